@@ -1,0 +1,1 @@
+"""How a graph becomes fast: stages from tensor programs to linear kernels, each verified."""

@@ -1,0 +1,1 @@
+"""What could break it: generators of well-typed graphs, and what drives them."""

@@ -1,0 +1,1 @@
+"""What a graph means: evaluation with NumPy, op by op, in every dialect."""

@@ -1,0 +1,1 @@
+"""What may be written: ops, dtypes, nodes, derived properties, claims, dialects and the text format."""

@@ -1,0 +1,51 @@
+"""Directed rounding of an exact value to a float dtype, for outward-rounded bounds."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from uops.spec.dtypes import DType
+
+
+def _quantum(d: DType, x: Fraction) -> Fraction:
+    """Spacing of `d` at |x|, x not 0: subnormal spacing below the normal range."""
+    n, m = abs(x.numerator), x.denominator
+    e = n.bit_length() - m.bit_length()
+    if Fraction(n, m) < Fraction(2) ** e:
+        e -= 1
+    return Fraction(2) ** (max(e, 1 - d.bias) - d.man_bits)
+
+
+def round_down(d: DType, x: float | Fraction) -> float:
+    """Greatest value of `d` at most x; -inf (or the least finite value, without infinities) below the finite range."""
+    if isinstance(x, float) and math.isinf(x):
+        return max(x, d.min)
+    x = Fraction(x)
+    if x == 0:
+        return 0.0
+    if x < -Fraction(d.max_finite):
+        return float(d.min)
+    q = _quantum(d, x)
+    return min(float(x // q * q), d.max_finite)
+
+
+def round_up(d: DType, x: float | Fraction) -> float:
+    """Least value of `d` at least x."""
+    return -round_down(d, -x)
+
+
+def round_nearest(d: DType, x: float | Fraction) -> float:
+    """`x` rounded once to `d`, to nearest even (R15): overflow gives an infinity, in fp8e4m3 NaN; the sign of zero is kept."""
+    if isinstance(x, float) and (x == 0 or x != x):
+        return x
+    if isinstance(x, float) and math.isinf(x):
+        return x if d.has_inf else math.nan
+    exact = Fraction(x)
+    if exact == 0:
+        return 0.0
+    q = _quantum(d, exact)
+    r = round(exact / q) * q
+    if abs(r) > Fraction(d.max_finite):
+        return math.copysign(math.inf, exact) if d.has_inf else math.nan
+    return math.copysign(float(r), exact)

@@ -1,0 +1,388 @@
+"""Rule column *min_max*: bounds of every non-NaN element (R70, R71).
+
+Integers are computed exactly and widened to the dtype's range when a bound leaves it; floats are computed exactly and rounded outward.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+from uops.spec.derive.dtype import tuple_element
+from uops.spec.derive.exact import round_down, round_up
+from uops.spec.dtypes import DType, Kind
+from uops.spec.node import MinMax, Rule, UOp
+from uops.spec.ops import ALU, MARKERS, Op
+
+INF = math.inf
+BOOL: MinMax = (False, True)
+
+
+def whole(d: DType) -> MinMax:
+    """[dtype_min, dtype_max]."""
+    return d.min, d.max
+
+
+def dtype_range(u: UOp) -> MinMax | None:
+    d = u.dtype
+    return None if d.kind is Kind.VOID else (d.min, d.max)
+
+
+def void(u: UOp) -> None:
+    return None
+
+
+def of_first(u: UOp) -> MinMax | None:
+    return u.src[0].min_max
+
+
+def of_const(u: UOp) -> MinMax:
+    v = u.arg.value
+    return whole(u.arg.dtype) if v != v else (v, v)
+
+
+def of_param(u: UOp) -> MinMax | None:
+    b: MinMax | None = u.arg.bounds
+    return dtype_range(u) if b is None else b
+
+
+def fit(d: DType, lo: float, hi: float) -> MinMax:
+    """An integer interval as it is when it fits in `d`, else the whole range: the wrapped values may be anywhere (R70)."""
+    return (lo, hi) if d.min <= lo and hi <= d.max else (d.min, d.max)
+
+
+def hull(*pairs: MinMax) -> MinMax:
+    return min(p[0] for p in pairs), max(p[1] for p in pairs)
+
+
+def outward(d: DType, lo: float | Fraction | None, hi: float | Fraction | None) -> MinMax:
+    """Exact float bounds rounded outward to `d`; None stands for a bound that NaN made unknown."""
+    return (d.min if lo is None else round_down(d, lo)), (d.max if hi is None else round_up(d, hi))
+
+
+def _sum(a: float, b: float) -> float | Fraction | None:
+    if math.isinf(a) or math.isinf(b):
+        s = a + b
+        return None if s != s else s
+    return Fraction(a) + Fraction(b)
+
+
+def _product(a: float, b: float) -> float | Fraction | None:
+    if math.isinf(a) or math.isinf(b):
+        p = a * b
+        return None if p != p else p
+    return Fraction(a) * Fraction(b)
+
+
+def _pairs(u: UOp) -> tuple[MinMax, MinMax]:
+    a, b = u.src[0].min_max, u.src[1].min_max
+    assert a is not None and b is not None
+    return a, b
+
+
+def of_add(u: UOp) -> MinMax:
+    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    if d.kind is Kind.BOOL:
+        return a or b, A or B
+    if not d.is_float:
+        return fit(d, a + b, A + B)
+    return outward(d, _sum(a, b), _sum(A, B))
+
+
+def of_sub(u: UOp) -> MinMax:
+    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    if not d.is_float:
+        return fit(d, a - B, A - b)
+    return outward(d, _sum(a, -B), _sum(A, -b))
+
+
+def of_neg(u: UOp) -> MinMax:
+    d, p = u.dtype, u.src[0].min_max
+    assert p is not None
+    return (-p[1], -p[0]) if d.is_float else fit(d, -p[1], -p[0])
+
+
+def _times(a: float, b: float) -> float:
+    """Product of extended integers; 0 times an unbounded end is 0."""
+    return 0 if a == 0 or b == 0 else a * b
+
+
+def of_mul(u: UOp) -> MinMax:
+    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    corners = ((a, b), (a, B), (A, b), (A, B))
+    if d.kind is Kind.BOOL:
+        return a and b, A and B
+    if not d.is_float:
+        products = [_times(x, y) for x, y in corners]
+        return fit(d, min(products), max(products))
+    exact = [_product(x, y) for x, y in corners]
+    if any(p is None for p in exact):
+        return whole(d)
+    known = [p for p in exact if p is not None]
+    return outward(d, min(known), max(known))
+
+
+def of_max(u: UOp) -> MinMax:
+    (a, A), (b, B) = _pairs(u)
+    return max(a, b), max(A, B)
+
+
+def of_min(u: UOp) -> MinMax:
+    (a, A), (b, B) = _pairs(u)
+    return min(a, b), min(A, B)
+
+
+def _floordiv(a: float, b: float) -> float:
+    """floor(a / b) on extended integers, b not 0."""
+    if math.isinf(a):
+        return a if b > 0 else -a
+    if math.isinf(b):
+        return -1 if (a < 0) != (b < 0) and a != 0 else 0
+    return a // b
+
+
+def of_idiv(u: UOp) -> MinMax:
+    """Monotonic on either side of zero; x Idiv 0 = 0 (R03)."""
+    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    ends = [e for e in (b, B, -1, 1) if b <= e <= B and e != 0]
+    values: list[float] = [_floordiv(x, y) for x in (a, A) for y in ends]
+    if b <= 0 <= B:
+        values.append(0)
+    return fit(d, min(values), max(values))
+
+
+def of_mod(u: UOp) -> MinMax:
+    """Sign of the divisor, x Mod 0 = x (R02, R03)."""
+    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    if b == B and b > 0 and not math.isinf(a) and not math.isinf(A) and a // b == A // b:
+        return a % b, A % b
+    lo: float = min(0, b + 1)
+    hi: float = max(0, B - 1)
+    if 0 <= a and b > 0:
+        hi = min(hi, A)
+    if b <= 0 <= B:
+        lo, hi = min(lo, a), max(hi, A)
+    return fit(d, lo, hi)
+
+
+def of_shl(u: UOp) -> MinMax:
+    """a * 2^b when nothing wraps; a count at or above the width gives 0 (R06)."""
+    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    if not (0 <= b and B <= 4096) or math.isinf(a) or math.isinf(A):
+        return whole(d)
+    ends = [int(x) << int(n) for x in (a, A) for n in (b, B)]
+    return fit(d, min(ends), max(ends))
+
+
+def of_shr(u: UOp) -> MinMax:
+    """floor(a / 2^b), also for counts at or above the width (R06, R07)."""
+    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    if math.isinf(a) or math.isinf(A):
+        return min(a, 0), max(A, 0)
+    counts = [min(int(n), 4096) for n in (b, B)] if 0 <= b and not math.isinf(B) else [0, 4096]
+    ends = [int(x) >> n for x in (a, A) for n in counts]
+    return fit(d, min(ends), max(ends))
+
+
+def of_bitwise(u: UOp) -> MinMax:
+    """Non-negative operands stay below the next power of two; And with a non-negative constant is bounded by it."""
+    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    if d.kind is Kind.BOOL:
+        return _bool_bitwise(u.op, a, A, b, B)
+    if u.op is Op.AND and (a >= 0 or b >= 0):
+        return 0, min(x for x, low in ((A, a), (B, b)) if low >= 0)
+    if a < 0 or b < 0 or math.isinf(A) or math.isinf(B):
+        return whole(d)
+    top = (1 << max(int(A).bit_length(), int(B).bit_length())) - 1
+    return (max(a, b) if u.op is Op.OR else 0), top
+
+
+def _bool_bitwise(op: Op, a: float, A: float, b: float, B: float) -> MinMax:
+    if op is Op.AND:
+        return a and b, A and B
+    if op is Op.OR:
+        return a or b, A or B
+    return (a != b, a != b) if a == A and b == B else BOOL
+
+
+def of_cmplt(u: UOp) -> MinMax:
+    """A float comparison folds only to false: NaN compares false (R71)."""
+    (a, A), (b, B) = _pairs(u)
+    if a >= B:
+        return False, False
+    return (True, True) if A < b and not u.src[0].dtype.is_float else BOOL
+
+
+def of_cmpgt(u: UOp) -> MinMax:
+    (a, A), (b, B) = _pairs(u)
+    if A <= b:
+        return False, False
+    return (True, True) if a > B and not u.src[0].dtype.is_float else BOOL
+
+
+def of_cmpge(u: UOp) -> MinMax:
+    (a, A), (b, B) = _pairs(u)
+    if A < b:
+        return False, False
+    return (True, True) if a >= B and not u.src[0].dtype.is_float else BOOL
+
+
+def of_cmple(u: UOp) -> MinMax:
+    (a, A), (b, B) = _pairs(u)
+    if a > B:
+        return False, False
+    return (True, True) if A <= b and not u.src[0].dtype.is_float else BOOL
+
+
+def of_cmpne(u: UOp) -> MinMax:
+    """A float CmpNe folds only to true (R71)."""
+    (a, A), (b, B) = _pairs(u)
+    if A < b or B < a:
+        return True, True
+    return (False, False) if a == A == b == B and not u.src[0].dtype.is_float else BOOL
+
+
+def of_cmpeq(u: UOp) -> MinMax:
+    (a, A), (b, B) = _pairs(u)
+    if A < b or B < a:
+        return False, False
+    return (True, True) if a == A == b == B and not u.src[0].dtype.is_float else BOOL
+
+
+def of_not(u: UOp) -> MinMax:
+    p = u.src[0].min_max
+    assert p is not None
+    return not p[1], not p[0]
+
+
+def of_where(u: UOp) -> MinMax:
+    p, b, c = (s.min_max for s in u.src)
+    assert p is not None and b is not None and c is not None
+    return hull(b, c)
+
+
+def of_cast(u: UOp) -> MinMax:
+    """R70: "clamped" is unsound under wrap; an interval is kept only where the cast is monotonic on it."""
+    d, p, s = u.arg.dtype, u.src[0].min_max, u.src[0].dtype
+    assert p is not None
+    if d.kind is Kind.BOOL:
+        return _to_bool(s, p)
+    if d.is_float:
+        return outward(d, *(x if math.isinf(x) else Fraction(x) for x in p))
+    if not s.is_float:
+        return fit(d, int(p[0]) if not math.isinf(p[0]) else p[0], int(p[1]) if not math.isinf(p[1]) else p[1])
+    lo, hi = (min(max(_trunc(x), d.min), d.max) for x in p)
+    return min(lo, 0), max(hi, 0)
+
+
+def _trunc(x: float) -> float:
+    return x if math.isinf(x) else math.trunc(x)
+
+
+def _to_bool(source: DType, p: MinMax) -> MinMax:
+    if source.is_float:
+        return BOOL
+    if p[0] == p[1] == 0:
+        return False, False
+    return (True, True) if p[0] > 0 or p[1] < 0 else BOOL
+
+
+def of_trunc(u: UOp) -> MinMax | None:
+    p = u.src[0].min_max
+    assert p is not None
+    if not u.dtype.is_float:
+        return p
+    return float(_trunc(p[0])), float(_trunc(p[1]))
+
+
+def with_zero(u: UOp) -> MinMax | None:
+    """Pad: the fill is zero (R43)."""
+    p = u.src[0].min_max
+    assert p is not None
+    return min(p[0], type(p[0])(0)), max(p[1], type(p[1])(0))
+
+
+def of_stack(u: UOp) -> MinMax:
+    if not u.src:
+        return whole(u.dtype)
+    return hull(*(p for s in u.src if (p := s.min_max) is not None))
+
+
+def of_load(u: UOp) -> MinMax | None:
+    """The buffer's, with alt the hull (R77)."""
+    p, alt = u.src[0].min_max, u.src[1].min_max if len(u.src) > 1 else None
+    return p if p is None or alt is None else hull(p, alt)
+
+
+def of_range(u: UOp) -> MinMax:
+    """[0, max(0, n - 1)] (R57)."""
+    bound = u.src[0].min_max
+    assert bound is not None
+    return 0, max(0, bound[1] - 1)
+
+
+def of_tuple_element(u: UOp) -> MinMax | None:
+    return tuple_element(u).min_max
+
+
+def of_define_var(u: UOp) -> MinMax:
+    return u.arg.min_val, u.arg.max_val
+
+
+def of_vconst(u: UOp) -> MinMax:
+    values = [c.value for c in u.arg.values]
+    return whole(u.arg.dtype) if any(v != v for v in values) else (min(values), max(values))
+
+
+def of_lanes(u: UOp) -> MinMax | None:
+    return u.src[0].min_max
+
+
+_VOID_OPS = (
+    (Op.FUNCTION, Op.CALL, Op.TUPLE, Op.STORE, Op.END, Op.GROUP, Op.SINK, Op.LINEAR, Op.BARRIER, Op.IF, Op.ENDIF, Op.ATOMICADD)
+    + (Op.CUSTOM_FUNCTION, Op.PROGRAM, Op.SOURCE, Op.B_STORE, Op.B_PROGRAM, Op.B_IF, Op.UNIQUE, Op.LUNIQUE, Op.DEVICE)
+)  # fmt: skip
+
+RULES: dict[Op, Rule] = {
+    **dict.fromkeys(Op, dtype_range),
+    **dict.fromkeys(_VOID_OPS, void),
+    **dict.fromkeys(MARKERS, of_first),
+    **dict.fromkeys(ALU, dtype_range),
+    **dict.fromkeys(
+        (Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.SHRINK, Op.INDEX, Op.REPLICATED, Op.AFTER, Op.B_SHRINK, Op.COPY, Op.GEP)
+        + (Op.B_INDEX, Op.BIND, Op.MULTI, Op.MSELECT, Op.PRECAST, Op.B_BARRIER, Op.UNROLL, Op.CONTRACT, Op.BUFFERIZE),
+        of_first,
+    ),
+    **dict.fromkeys((Op.VECTORIZE, Op.CAT, Op.MSTACK), of_stack),
+    **dict.fromkeys((Op.XOR, Op.OR, Op.AND), of_bitwise),
+    **dict.fromkeys((Op.RANGE, Op.B_RANGE, Op.SPECIAL), of_range),
+    Op.CONST: of_const,
+    Op.PARAM: of_param,
+    Op.DEFINE_VAR: of_define_var,
+    Op.VCONST: of_vconst,
+    Op.PAD: with_zero,
+    Op.B_PAD: with_zero,
+    Op.STACK: of_stack,
+    Op.LOAD: of_load,
+    Op.GETTUPLE: of_tuple_element,
+    Op.CAST: of_cast,
+    Op.TRUNC: of_trunc,
+    Op.ADD: of_add,
+    Op.SUB: of_sub,
+    Op.NEG: of_neg,
+    Op.MUL: of_mul,
+    Op.MAX: of_max,
+    Op.MIN: of_min,
+    Op.IDIV: of_idiv,
+    Op.MOD: of_mod,
+    Op.SHL: of_shl,
+    Op.SHR: of_shr,
+    Op.CMPLT: of_cmplt,
+    Op.CMPGT: of_cmpgt,
+    Op.CMPGE: of_cmpge,
+    Op.CMPLE: of_cmple,
+    Op.CMPNE: of_cmpne,
+    Op.CMPEQ: of_cmpeq,
+    Op.NOT: of_not,
+    Op.WHERE: of_where,
+}

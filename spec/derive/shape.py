@@ -1,0 +1,255 @@
+"""Rule column *shape*: a tuple of ints and, where symbolic, index expressions (R48)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from uops.spec import dtypes as dt
+from uops.spec.args import ConstArg
+from uops.spec.derive.dtype import tuple_element
+from uops.spec.errors import SpecError
+from uops.spec.node import Dim, Rule, UOp, substitute
+from uops.spec.ops import ALU, MARKERS, Op
+
+Shape = tuple[Dim, ...]
+
+
+def dims_of(vector: UOp) -> Shape:
+    """The extents that a shape operand spells: a Stack of () index values (R40); constants become ints."""
+    if vector.op is not Op.STACK:
+        raise SpecError(f"a shape operand is a Stack of index values (R40), got {vector.op.name}")
+    return tuple(s.arg.value if s.op is Op.CONST else s for s in vector.src)
+
+
+def dim_node(d: Dim) -> UOp:
+    """A shape entry as a node."""
+    return d if isinstance(d, UOp) else UOp(Op.CONST, (), ConstArg(int(d), dt.index))
+
+
+def broadcast(shapes: Sequence[Shape]) -> Shape:
+    """Right-align; each axis equal or 1, and 1 with n gives n, also for n = 0 (R41). Raises SpecError."""
+    if not shapes:
+        return ()
+    first = shapes[0]
+    if all(s == first for s in shapes):
+        return first
+    rank = max(map(len, shapes))
+    out: list[Dim] = [1] * rank
+    for s in shapes:
+        for k, n in enumerate(s, rank - len(s)):
+            if out[k] == 1 and not isinstance(out[k], UOp):
+                out[k] = n
+            elif n != out[k] and (isinstance(n, UOp) or n != 1):
+                raise SpecError(f"shapes {', '.join(map(str, shapes))} do not broadcast at axis {k} (R41)")
+    return tuple(out)
+
+
+def elements(shape: Shape) -> int:
+    """Number of elements of a constant shape."""
+    return math.prod(shape)
+
+
+def of_first(u: UOp) -> Shape:
+    return u.src[0].shape
+
+
+def scalar(u: UOp) -> Shape:
+    return ()
+
+
+def of_alu(u: UOp) -> Shape:
+    return broadcast([s.shape for s in u.src])
+
+
+def of_param(u: UOp) -> Shape:
+    return dims_of(u.src[0]) if u.src else ()
+
+
+def of_buffer(u: UOp) -> Shape:
+    device = u.arg.device
+    return (u.arg.size * (len(device) if isinstance(device, tuple) else 1),)
+
+
+def of_binary(u: UOp) -> Shape:
+    return (len(u.arg.data),)
+
+
+def of_permute(u: UOp) -> Shape:
+    s = u.src[0].shape
+    return tuple(s[k] for k in u.arg.order)
+
+
+def of_shape_operand(u: UOp) -> Shape:
+    """Reshape and Expand: the second source spells the shape."""
+    return dims_of(u.src[1])
+
+
+def of_pad(u: UOp) -> Shape:
+    """Pad and Shrink: sources are T, offsets, shape."""
+    return dims_of(u.src[2])
+
+
+def of_index(u: UOp) -> Shape:
+    indices = u.src[1:]
+    return tuple(n for i in indices for n in i.shape) + u.src[0].shape[len(indices) :]
+
+
+def of_stack(u: UOp) -> Shape:
+    return (len(u.src), *(u.src[0].shape if u.src else ()))
+
+
+def of_collapse(u: UOp) -> Shape:
+    """Reduce and Replicated: the axes of arg become 1; a Reduce over ranges keeps the shape (R42)."""
+    axes = u.arg.axes
+    return tuple(1 if k in axes else n for k, n in enumerate(u.src[0].shape))
+
+
+def of_slice(u: UOp) -> Shape:
+    return (u.arg.size,)
+
+
+def of_bitcast(u: UOp) -> Shape:
+    """A different item size scales the last axis (R46)."""
+    old, new, s = u.src[0].dtype.itemsize, u.arg.dtype.itemsize, u.src[0].shape
+    if old == new:
+        return s
+    return (*s[:-1], s[-1] * old // new)
+
+
+def of_tuple_element(u: UOp) -> Shape:
+    """The element's shape; of a Function, with the arguments put for the Params that its sizes name."""
+    shape = tuple_element(u).shape
+    if u.src[0].op is not Op.FUNCTION:
+        return shape
+    args = u.src[0].src[1:]
+    return tuple(_bind(n, args) if isinstance(n, UOp) else n for n in shape)
+
+
+def _bind(size: UOp, args: tuple[UOp, ...]) -> Dim:
+    from uops.spec.node import toposort
+
+    slots = {p: args[p.arg.slot] for p in toposort(size) if p.op is Op.PARAM and p.arg.slot is not None}
+    bound = substitute(size, slots)
+    return bound.arg.value if bound.op is Op.CONST else bound
+
+
+def of_vector(u: UOp) -> Shape:
+    """VECTORIZE: one lane per source."""
+    return (len(u.src), *u.src[0].shape)
+
+
+def of_gep(u: UOp) -> Shape:
+    return () if len(u.arg.indices) == 1 else (len(u.arg.indices),)
+
+
+def of_vconst(u: UOp) -> Shape:
+    return (len(u.arg.values),)
+
+
+def of_cat(u: UOp) -> Shape:
+    return (sum(s.shape[0] if s.shape else 1 for s in u.src),)
+
+
+def of_lanes(u: UOp) -> Shape:
+    """UNROLL and CONTRACT: one lane per combination of the axis values."""
+    return (math.prod(n for _, n in u.arg.axes),)
+
+
+def of_b_index(u: UOp) -> Shape:
+    indices = u.src[1 : len(u.src) - u.arg.gated]
+    return tuple(n for i in indices for n in i.shape) + u.src[0].shape[len(indices) :]
+
+
+def of_b_reduce(u: UOp) -> Shape:
+    """Range reduction gives a scalar; a wider vector folds its lanes (R105)."""
+    return ()
+
+
+def of_b_load(u: UOp) -> Shape:
+    return u.src[1].shape
+
+
+def of_sized(u: UOp) -> Shape:
+    return (u.arg.size,)
+
+
+def of_bufferize(u: UOp) -> Shape:
+    return tuple(r.src[0].arg.value if r.src[0].op is Op.CONST else r.src[0] for r in u.src[1:])
+
+
+def of_b_pad(u: UOp) -> Shape:
+    return tuple(b + n + e for b, n, e in zip(u.arg.begin, u.src[0].shape, u.arg.end, strict=True))
+
+
+def of_b_shrink(u: UOp) -> Shape:
+    return tuple(e - b for b, e in zip(u.arg.begins, u.arg.ends, strict=True))
+
+
+def of_mstack(u: UOp) -> Shape:
+    """Shards along axis 0, as an n-tuple Buffer (R73)."""
+    s = u.src[0].shape
+    return (s[0] * len(u.src), *s[1:]) if s else ()
+
+
+def of_mselect(u: UOp) -> Shape:
+    """One device's shard of a value sharded on axis 0."""
+    source = u.src[0]
+    s, device = source.shape, source.device
+    if source.axis is None or not isinstance(device, tuple):
+        return s
+    return tuple(n // len(device) if k == source.axis else n for k, n in enumerate(s))
+
+
+def of_wmma(u: UOp) -> Shape:
+    return u.src[2].shape
+
+
+RULES: dict[Op, Rule] = {
+    **dict.fromkeys(ALU, of_alu),
+    **dict.fromkeys(MARKERS, of_first),
+    **dict.fromkeys(
+        (Op.CONST, Op.FUNCTION, Op.CALL, Op.TUPLE, Op.STORE, Op.RANGE, Op.END, Op.GROUP, Op.SINK, Op.LINEAR, Op.BARRIER, Op.INS)
+        + (Op.SPECIAL, Op.IF, Op.ENDIF, Op.CUSTOM, Op.ATOMICADD, Op.CUSTOM_FUNCTION, Op.PROGRAM, Op.SOURCE, Op.B_RANGE)
+        + (Op.B_STORE, Op.B_PROGRAM, Op.B_IF, Op.DEFINE_VAR, Op.UNIQUE, Op.LUNIQUE, Op.DEVICE, Op.CUSTOMI),
+        scalar,
+    ),
+    **dict.fromkeys(
+        (Op.FLIP, Op.LOAD, Op.AFTER, Op.ALLREDUCE, Op.POINTER_INDEX, Op.B_BARRIER, Op.BIND, Op.COPY, Op.MULTI, Op.PRECAST),
+        of_first,
+    ),
+    **dict.fromkeys((Op.B_BUFFER, Op.B_PARAM, Op.DEFINE_LOCAL, Op.DEFINE_REG, Op.BUFFER_VIEW), of_sized),
+    Op.PARAM: of_param,
+    Op.BUFFER: of_buffer,
+    Op.BINARY: of_binary,
+    Op.PROGRAM_BINARY: of_binary,
+    Op.PERMUTE: of_permute,
+    Op.RESHAPE: of_shape_operand,
+    Op.EXPAND: of_shape_operand,
+    Op.PAD: of_pad,
+    Op.SHRINK: of_pad,
+    Op.INDEX: of_index,
+    Op.STACK: of_stack,
+    Op.REPLICATED: of_collapse,
+    Op.REDUCE: of_collapse,
+    Op.REDUCE_AXIS: of_collapse,
+    Op.SLICE: of_slice,
+    Op.BITCAST: of_bitcast,
+    Op.GETTUPLE: of_tuple_element,
+    Op.WMMA: of_wmma,
+    Op.VECTORIZE: of_vector,
+    Op.GEP: of_gep,
+    Op.VCONST: of_vconst,
+    Op.CAT: of_cat,
+    Op.PTRCAT: of_cat,
+    Op.UNROLL: of_lanes,
+    Op.CONTRACT: of_lanes,
+    Op.B_INDEX: of_b_index,
+    Op.B_REDUCE: of_b_reduce,
+    Op.B_LOAD: of_b_load,
+    Op.BUFFERIZE: of_bufferize,
+    Op.B_PAD: of_b_pad,
+    Op.B_SHRINK: of_b_shrink,
+    Op.MSTACK: of_mstack,
+    Op.MSELECT: of_mselect,
+}

@@ -1,0 +1,197 @@
+"""The node: `UOp(op, src, arg, tag)`, interned, with five derived properties.
+
+Two nodes made from the same op, sources, arg and tag are the same object, so nodes are compared with `is` and hash by identity.
+`dtype`, `shape`, `device`, `min_max` and `axis` are computed on first use by the rules in `uops.spec.derive` and cached; the walk
+is iterative, so depth is not limited by Python's stack. Construction checks nothing: `uops.spec.verify` judges, `uops.spec.build` helps.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from uops.spec.args import Arg, Device
+from uops.spec.dtypes import DType
+from uops.spec.errors import SpecError
+from uops.spec.ops import Op
+
+#: One entry of a shape: a Python int, or an index expression when symbolic (R48).
+Dim = Any
+MinMax = tuple[float, float]
+
+_UNSET: Any = object()
+_interned: weakref.WeakValueDictionary[tuple[Any, ...], UOp] = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+
+
+class UOp:
+    """One node of the graph."""
+
+    __slots__ = ("__weakref__", "_axis", "_device", "_dtype", "_min_max", "_shape", "arg", "op", "src", "tag")
+
+    op: Op
+    src: tuple[UOp, ...]
+    arg: Any
+    tag: Any
+
+    def __new__(cls, op: Op, src: Iterable[UOp] = (), arg: Arg = None, tag: object = None) -> UOp:
+        src = src if type(src) is tuple else tuple(src)
+        key = (op, src, arg, tag)
+        found = _interned.get(key)
+        if found is not None:
+            return found
+        with _lock:
+            found = _interned.get(key)
+            if found is not None:
+                return found
+            node = object.__new__(cls)
+            put = object.__setattr__
+            put(node, "op", op)
+            put(node, "src", src)
+            put(node, "arg", arg)
+            put(node, "tag", tag)
+            for slot in _SLOTS:
+                put(node, slot, _UNSET)
+            _interned[key] = node
+            return node
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a UOp is immutable: cannot set {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a UOp is immutable: cannot delete {name}")
+
+    def __copy__(self) -> UOp:
+        return self
+
+    def __deepcopy__(self, memo: object) -> UOp:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from uops.spec.text import parse, show  # nodes cross processes as text
+
+        return parse, (show(self),)
+
+    def __repr__(self) -> str:
+        return f"<UOp {self.op.name} of {len(self.src)} sources, arg={self.arg!r}>"
+
+    @property
+    def dtype(self) -> DType:
+        v = self._dtype  # type: ignore[attr-defined]
+        return cast(DType, v if v is not _UNSET else _fill(self, "_dtype"))
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """Extents, ints or index expressions; raises SpecError on an ill-formed node."""
+        v = self._shape  # type: ignore[attr-defined]
+        return cast("tuple[Dim, ...]", v if v is not _UNSET else _fill(self, "_shape"))
+
+    @property
+    def device(self) -> Device | None:
+        v = self._device  # type: ignore[attr-defined]
+        return cast("Device | None", v if v is not _UNSET else _fill(self, "_device"))
+
+    @property
+    def min_max(self) -> MinMax | None:
+        """Bounds of every non-NaN element (R70, R71); None for void."""
+        v = self._min_max  # type: ignore[attr-defined]
+        return cast("MinMax | None", v if v is not _UNSET else _fill(self, "_min_max"))
+
+    @property
+    def axis(self) -> int | None:
+        """The sharded axis of a multi-device value (R73 to R76), else None."""
+        v = self._axis  # type: ignore[attr-defined]
+        return cast("int | None", v if v is not _UNSET else _fill(self, "_axis"))
+
+    def replace(self, *, op: Op | None = None, src: Iterable[UOp] | None = None, arg: Any = _UNSET, tag: Any = _UNSET) -> UOp:
+        """The same node but for the fields given."""
+        return UOp(
+            self.op if op is None else op,
+            self.src if src is None else src,
+            self.arg if arg is _UNSET else arg,
+            self.tag if tag is _UNSET else tag,
+        )
+
+    @property
+    def const(self) -> Any:
+        """The value of a Const node."""
+        if self.op is not Op.CONST:
+            raise SpecError(f"{self!r} is not a Const")
+        return self.arg.value
+
+
+_SLOTS = ("_dtype", "_shape", "_device", "_min_max", "_axis")
+Rule = Callable[[UOp], Any]
+#: slot -> the rule of each op; filled by `uops.spec.derive`.
+RULES: dict[str, dict[Op, Rule]] = {slot: {} for slot in _SLOTS}
+
+
+def _fill(root: UOp, slot: str) -> Any:
+    """Compute one property of `root` and of every source below it that lacks it."""
+    rules = RULES[slot]
+    if not rules:
+        import uops.spec.derive  # noqa: F401 - registers the rules
+    get, put = object.__getattribute__, object.__setattr__
+    stack = [root]
+    while stack:
+        u = stack[-1]
+        if get(u, slot) is not _UNSET:
+            stack.pop()
+            continue
+        missing = [s for s in u.src if get(s, slot) is _UNSET]
+        if missing:
+            stack.extend(missing)
+            continue
+        try:
+            value = rules[u.op](u)
+        except SpecError:
+            raise
+        except (IndexError, KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError) as e:
+            raise SpecError(f"cannot derive {slot[1:]} of {u!r}: {type(e).__name__}: {e}") from e
+        put(u, slot, value)
+        stack.pop()
+    return get(root, slot)
+
+
+def toposort(*roots: UOp, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
+    """Every node reachable from `roots`, each once, sources before users, in a deterministic order; iterative.
+
+    With `gate`, the sources of a node for which gate(node) is false are not entered.
+    """
+    seen: set[UOp] = set()
+    order: list[UOp] = []
+    stack: list[tuple[UOp, bool]] = [(r, False) for r in reversed(roots)]
+    while stack:
+        u, ready = stack.pop()
+        if ready:
+            order.append(u)
+        elif u not in seen:
+            seen.add(u)
+            stack.append((u, True))
+            if gate is None or gate(u):
+                stack.extend((s, False) for s in reversed(u.src) if s not in seen)
+    return order
+
+
+def users(order: Iterable[UOp]) -> dict[UOp, list[UOp]]:
+    """The users of every node among `order`, in order, a user once per use."""
+    found: dict[UOp, list[UOp]] = {}
+    for u in order:
+        found.setdefault(u, [])
+        for s in u.src:
+            found.setdefault(s, []).append(u)
+    return found
+
+
+def substitute(root: UOp, replacement: dict[UOp, UOp]) -> UOp:
+    """`root` with each key of `replacement` replaced; a replaced node's own sources are not entered; iterative."""
+    done: dict[UOp, UOp] = dict(replacement)
+    for u in toposort(root, gate=lambda n: n not in replacement):
+        if u not in done:
+            src = tuple(done[s] for s in u.src)
+            done[u] = u if src == u.src else u.replace(src=src)
+    return done[root]
+
+

@@ -1,0 +1,71 @@
+"""An executable UOp specification: its interpreter, a compiler that is held to it, and the judge of any backend.
+
+Importing `uops` loads nothing but this file; each public name loads its module when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uops.backends.api import compile
+    from uops.interp import run
+    from uops.spec.dialects import Dialect
+    from uops.spec.errors import CompileError, Crash, SpecError, Trap, Unsound, Unsupported
+    from uops.spec.node import UOp
+    from uops.spec.ops import Op
+    from uops.spec.result import Result
+    from uops.spec.text import parse, show
+    from uops.spec.verify import verify
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Op",
+    "UOp",
+    "Dialect",
+    "Result",
+    "parse",
+    "show",
+    "verify",
+    "run",
+    "compile",
+    "SpecError",
+    "Trap",
+    "CompileError",
+    "Unsupported",
+    "Unsound",
+    "Crash",
+    "__version__",
+]
+
+# fmt: off
+_HOME = {
+    "Op":           "uops.spec.ops",
+    "UOp":          "uops.spec.node",
+    "Dialect":      "uops.spec.dialects",
+    "Result":       "uops.spec.result",
+    "parse":        "uops.spec.text",
+    "show":         "uops.spec.text",
+    "verify":       "uops.spec.verify",
+    "run":          "uops.interp",
+    "compile":      "uops.backends.api",
+    "SpecError":    "uops.spec.errors",
+    "Trap":         "uops.spec.errors",
+    "CompileError": "uops.spec.errors",
+    "Unsupported":  "uops.spec.errors",
+    "Unsound":      "uops.spec.errors",
+    "Crash":        "uops.spec.errors",
+}
+# fmt: on
+
+if not TYPE_CHECKING:  # a type checker reads the imports above; __getattr__ would make it accept every name
+
+    def __getattr__(name):
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOME[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,91 @@
+"""The public API is a listed set, typed, lazy and cheap to import."""
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+
+import pytest
+
+import uops
+
+Python = Callable[..., str]
+
+# name -> the module it is made in
+# fmt: off
+API = {
+    "Op":           "uops.spec.ops",
+    "UOp":          "uops.spec.node",
+    "Dialect":      "uops.spec.dialects",
+    "Result":       "uops.spec.result",
+    "parse":        "uops.spec.text",
+    "show":         "uops.spec.text",
+    "verify":       "uops.spec.verify",
+    "run":          "uops.interp",
+    "compile":      "uops.backends.api",
+    "SpecError":    "uops.spec.errors",
+    "Trap":         "uops.spec.errors",
+    "CompileError": "uops.spec.errors",
+    "Unsupported":  "uops.spec.errors",
+    "Unsound":      "uops.spec.errors",
+    "Crash":        "uops.spec.errors",
+}
+# fmt: on
+
+#: Foreign packages that only some users have, or that cost more than an import may.
+HEAVY = {"z3", "hypothesis", "pyopencl", "llvmlite", "tinygrad", "jinja2", "click", "rich"}
+IMPORT_BUDGET_S = 0.150
+
+MEASURE = """
+import json, sys, time
+import numpy
+start = time.process_time()
+__import__(sys.argv[1])
+print(json.dumps([time.process_time() - start, sorted(sys.modules)]))
+"""
+
+
+def measure(python: Python, module: str) -> tuple[float, set[str]]:
+    """CPU seconds that importing `module` costs after NumPy, and the modules then loaded.
+
+    The least of seven processes: load of the machine only ever adds to a run. The first one may also write bytecode.
+    """
+    runs = [json.loads(python(MEASURE, module)) for _ in range(7)]
+    return min(cost for cost, _ in runs), set(runs[-1][1])
+
+
+def test_the_public_api_is_the_listed_set() -> None:
+    assert len(uops.__all__) == len(set(uops.__all__))
+    assert set(uops.__all__) == {*API, "__version__"}
+
+
+@pytest.mark.parametrize(("name", "module"), API.items())
+def test_each_public_name_is_the_object_of_its_module(name: str, module: str) -> None:
+    assert getattr(uops, name) is getattr(import_module(module), name)
+
+
+def test_every_public_name_is_listed_by_dir() -> None:
+    assert set(uops.__all__) <= set(dir(uops))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'uops' has no attribute 'nothing'"):
+        _ = uops.nothing  # type: ignore[attr-defined]
+
+
+def test_importing_uops_loads_no_module_of_ours_and_no_numpy(python: Python) -> None:
+    loaded = set(json.loads(python("import json, sys, uops; print(json.dumps(sorted(sys.modules)))")))
+    assert {name for name in loaded if name.split(".")[0] in {"uops", "numpy"}} == {"uops"}
+
+
+@pytest.mark.parametrize("package", ["uops", "uops.spec", "uops.interp", "uops.compiler"])
+def test_import_is_cheap_and_loads_nothing_optional(python: Python, package: str) -> None:
+    cost, loaded = measure(python, package)
+    assert package in loaded
+    assert not loaded & HEAVY
+    assert cost < IMPORT_BUDGET_S
+
+
+def test_a_heavy_import_would_be_seen(python: Python) -> None:
+    cost, loaded = measure(python, "hypothesis")
+    assert "hypothesis" in loaded & HEAVY
+    assert cost > measure(python, "uops")[0]
