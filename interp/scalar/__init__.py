@@ -4,8 +4,16 @@ Takes: an op on bit patterns (`evaluate_op`) or a graph of the TENSOR dialect (`
 set of allowed ones. Uses nothing of `uops.interp` outside this folder and no array library, so that it can refute it.
 """
 
+from uops.interp.scalar import handlers as _handlers  # noqa: F401 - fills the table of ops
 from uops.interp.scalar.answers import Answer, Level
 from uops.interp.scalar.elementwise import MEANING, canonical, evaluate_op
 from uops.interp.scalar.formats import FORMATS, Format, bits_of, fraction, number, round_to
+from uops.interp.scalar.graph import run
+from uops.interp.scalar.inputs import Bits, Inputs
+from uops.interp.scalar.reduction import dot, reduce_elements
+from uops.interp.scalar.values import Array
 
-__all__ = ["FORMATS", "MEANING", "Answer", "Format", "Level", "bits_of", "canonical", "evaluate_op", "fraction", "number", "round_to"]
+__all__ = [
+    "FORMATS", "MEANING", "Answer", "Array", "Bits", "Format", "Inputs", "Level", "bits_of", "canonical", "dot", "evaluate_op",
+    "fraction", "number", "reduce_elements", "round_to", "run",
+]  # fmt: skip

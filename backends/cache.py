@@ -1,0 +1,163 @@
+"""Compiled objects on disk, shared by concurrent processes.
+
+One file per object, named by a digest of everything that decides its bytes. A file holds its payload's own digest and is written
+under another name, then renamed, so a reader sees a whole object or none; whatever is truncated, damaged or foreign is a miss and
+is removed. Nothing here ever fails a compilation: a directory that cannot be used makes every lookup a miss.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import stat
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+#: Changes when the file format or the meaning of a key does.
+SCHEMA = 1
+_MAGIC = b"uops-object-%d\n" % SCHEMA
+_DIGEST = hashlib.sha256().digest_size
+_SUFFIX = ".obj"
+_SCRATCH = ".tmp"
+#: A scratch file this old belongs to a process that died.
+_STALE_SECONDS = 3600.0
+#: The size is looked at on the first write of a process and then every so many writes.
+_SWEEP_EVERY = 128
+DEFAULT_LIMIT = 256 << 20
+
+
+def key(*parts: str | bytes) -> str:
+    """Name of an object: a digest of the parts in order. Lengths are part of it, so ("ab", "c") is not ("a", "bc")."""
+    digest = hashlib.sha256(_MAGIC)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        digest.update(b"%d:" % len(data))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+def directory(environment: Mapping[str, str]) -> Path | None:
+    """Where objects go: UOPS_CACHE, else the user's cache folder (XDG); None when UOPS_CACHE is 0 or there is no home."""
+    chosen = environment.get("UOPS_CACHE", "")
+    if chosen == "0":
+        return None
+    if chosen:
+        return Path(chosen)
+    base = environment.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(base):
+        return Path(base) / "uops"
+    home = environment.get("HOME", "")
+    return Path(home) / ".cache" / "uops" if os.path.isabs(home) else None
+
+
+class ObjectCache:
+    """A folder of objects, bounded to about `limit` bytes; the least recently used go first. `root=None` stores nothing."""
+
+    def __init__(self, root: Path | None, limit: int = DEFAULT_LIMIT) -> None:
+        self.root = root
+        self.limit = limit
+        self.hits = 0
+        self.misses = 0
+        self._writes = 0
+        self._usable: bool | None = None
+
+    def get(self, name: str) -> bytes | None:
+        """The object, or None. A damaged file is removed."""
+        found = self._read(name)
+        self.hits += found is not None
+        self.misses += found is None
+        return found
+
+    def put(self, name: str, payload: bytes) -> None:
+        """Store an object; does nothing where that is impossible."""
+        if not self._prepared():
+            return
+        assert self.root is not None
+        scratch = self.root / f"{name}.{os.getpid()}-{secrets.token_hex(4)}{_SCRATCH}"
+        try:
+            with open(scratch, "xb") as f:
+                f.write(_MAGIC + hashlib.sha256(payload).digest() + payload)
+            os.replace(scratch, self.root / (name + _SUFFIX))
+        except OSError:
+            with contextlib.suppress(OSError):
+                scratch.unlink()
+            return
+        if self._writes % _SWEEP_EVERY == 0:
+            self.sweep()
+        self._writes += 1
+
+    def sweep(self) -> None:
+        """Remove stale scratch files and, above the limit, the least recently used objects down to 3/4 of it."""
+        now, total, objects = time.time(), 0, []
+        for entry in self._entries():
+            with contextlib.suppress(OSError):
+                info = entry.stat(follow_symlinks=False)
+                if entry.name.endswith(_SCRATCH) and now - info.st_mtime > _STALE_SECONDS:
+                    os.unlink(entry.path)
+                elif entry.name.endswith(_SUFFIX):
+                    # Blocks, where the system says: thousands of small files take more than the sum of their lengths.
+                    taken = max(info.st_size, getattr(info, "st_blocks", 0) * 512)
+                    objects.append((info.st_mtime, taken, entry.path))
+                    total += taken
+        if total <= self.limit:
+            return
+        for _, taken, path in sorted(objects):
+            if total <= self.limit * 3 // 4:
+                break
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+            total -= taken
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        if self.root is None:
+            return []
+        try:
+            with os.scandir(self.root) as found:
+                return list(found)
+        except OSError:
+            return []
+
+    def _read(self, name: str) -> bytes | None:
+        if not self._prepared():
+            return None
+        assert self.root is not None
+        path = self.root / (name + _SUFFIX)
+        try:
+            data = path.read_bytes()
+        except OSError:
+            return None
+        payload = _checked(data)
+        with contextlib.suppress(OSError):
+            if payload is None:
+                path.unlink()
+            else:
+                os.utime(path)
+        return payload
+
+    def _prepared(self) -> bool:
+        """Whether the folder exists and only this user (or root) can have put code there; asked once."""
+        if self._usable is None:
+            self._usable = self.root is not None and _trusted(self.root)
+        return self._usable
+
+
+def _checked(data: bytes) -> bytes | None:
+    """The payload of a whole and undamaged file."""
+    head = len(_MAGIC) + _DIGEST
+    if len(data) < head or not data.startswith(_MAGIC):
+        return None
+    payload = data[head:]
+    return payload if hashlib.sha256(payload).digest() == data[len(_MAGIC) : head] else None
+
+
+def _trusted(root: Path) -> bool:
+    """Make the folder if need be. What is read from it will be executed, so a folder that others may write to is not used."""
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = root.stat()
+    except OSError:
+        return False
+    return stat.S_ISDIR(info.st_mode) and info.st_uid in (0, os.getuid()) and not info.st_mode & stat.S_IWOTH

@@ -1,0 +1,148 @@
+"""The only door to llvmlite: IR text to object bytes, object bytes to an address.
+
+`Tier.FAST` runs no IR passes and LLVM's fastest code generator, for fuzzing and single calls; `Tier.FULL` is the O2 pipeline.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import threading
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from llvmlite import binding as llvm
+
+from uops.backends.llvm.elf import undefined_symbols
+from uops.spec.errors import CompileError, Crash
+
+
+class Tier(Enum):
+    """How much LLVM works on a kernel; the value is the code generator's level."""
+
+    FAST = 0
+    FULL = 2
+
+
+#: Functions that LLVM calls where the machine lacks the instruction; glibc's are correctly rounded. With the feature, none is allowed.
+LIBM = {"fma": ("fma", "fmaf"), "sse4.1": ("trunc", "truncf")}
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The machine that code is made for, as far as it decides what code is made."""
+
+    triple: str
+    cpu: str
+    features: str
+    llvm: str
+
+    def has(self, feature: str) -> bool:
+        return f"+{feature}" in self.features.split(",")
+
+    @property
+    def allowed_symbols(self) -> frozenset[str]:
+        """What an object may refer to: nothing, on a machine with fused multiply-add and (x86) rounding instructions."""
+        if not self.triple.startswith(("x86_64", "amd64")):
+            return frozenset()
+        return frozenset(name for feature, names in LIBM.items() if not self.has(feature) for name in names)
+
+
+@functools.cache
+def host() -> Host:
+    """This machine."""
+    _initialize()
+    features = llvm.get_host_cpu_features().flatten()
+    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, ".".join(map(str, llvm.llvm_version_info)))
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@functools.cache
+def _machine(target: Host, tier: Tier) -> Any:
+    _initialize()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=tier.value, reloc="pic", codemodel="default"
+    )
+
+
+_lock = threading.Lock()
+
+
+def _module(source: str, target: Host, tier: Tier) -> Any:
+    """Parse, verify and optimize."""
+    machine = _machine(target, tier)
+    try:
+        module = llvm.parse_assembly(source, llvm.create_context())
+        module.triple = target.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as e:
+        raise Crash(f"LLVM rejects the rendered kernel: {e}\n{source}") from e
+    if tier is not Tier.FAST:
+        options = llvm.create_pipeline_tuning_options(speed_level=tier.value)
+        options.loop_vectorization = options.slp_vectorization = True
+        builder = llvm.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def compile_object(source: str, target: Host, tier: Tier) -> bytes:
+    """Object code for `source`. Raises CompileError if it would need a function that this project does not allow."""
+    with _lock:
+        image = bytes(_machine(target, tier).emit_object(_module(source, target, tier)))
+    check_symbols(image, target)
+    return image
+
+
+def check_symbols(image: bytes, target: Host) -> None:
+    """Raise CompileError where an object is not freestanding."""
+    if image[:4] == b"\x7fELF":
+        foreign = [name for name in undefined_symbols(image) if name not in target.allowed_symbols and name != "_GLOBAL_OFFSET_TABLE_"]
+        if foreign:
+            raise CompileError(f"the compiled kernel calls {', '.join(foreign)}, which a freestanding object may not")
+
+
+def optimized(source: str, target: Host, tier: Tier) -> str:
+    """The IR that the code generator gets."""
+    with _lock:
+        return str(_module(source, target, tier))
+
+
+def assembly(source: str, target: Host, tier: Tier) -> str:
+    """Assembly text, for people and tests."""
+    with _lock:
+        return str(_machine(target, tier).emit_assembly(_module(source, target, tier)))
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Linked code: valid as long as this object lives."""
+
+    address: int
+    tracker: Any
+
+
+_names = itertools.count()
+
+
+@functools.cache
+def _jit() -> Any:
+    _initialize()
+    return llvm.create_lljit_compiler(_machine(host(), Tier.FAST))
+
+
+def load_object(image: bytes, symbol: str) -> Loaded:
+    """Link an object into this process. Raises Crash if LLVM cannot."""
+    with _lock:
+        library = llvm.JITLibraryBuilder().add_object_img(image).export_symbol(symbol).add_current_process()
+        try:
+            tracker = library.link(_jit(), f"uops{next(_names)}")
+        except RuntimeError as e:
+            raise Crash(f"LLVM cannot link an object: {e}") from e
+        return Loaded(int(tracker[symbol]), tracker)

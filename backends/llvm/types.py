@@ -1,0 +1,61 @@
+"""How the dtypes of a SELECTED kernel are written in LLVM: value types, storage types, constants.
+
+A bool is `i1` as a value and one byte, 0 or 1, in memory. `index` is i64: only an address or a loop counter still has it.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType, Kind
+from uops.spec.errors import Unsupported
+
+# fmt: off
+VALUE: dict[DType, str] = {
+    dt.bool_:   "i1",
+    dt.int8:    "i8",    dt.int16:  "i16", dt.int32:  "i32", dt.int64:  "i64",
+    dt.uint8:   "i8",    dt.uint16: "i16", dt.uint32: "i32", dt.uint64: "i64",
+    dt.float32: "float", dt.float64: "double",
+    dt.index:   "i64",
+}
+# fmt: on
+STORAGE: dict[DType, str] = {d: "i8" if d is dt.bool_ else t for d, t in VALUE.items() if d is not dt.index}
+#: What a buffer of this backend may hold and an op may compute with; the other floats are lowered to integers by the compiler.
+NATIVE = tuple(STORAGE)
+
+
+def value_type(d: DType) -> str:
+    """LLVM type of a value; raises Unsupported for a dtype that instruction selection should have removed."""
+    if d not in VALUE:
+        raise Unsupported(f"dtype {d}", "llvm")
+    return VALUE[d]
+
+
+def storage_type(d: DType) -> str:
+    """LLVM type of one element in memory."""
+    if d not in STORAGE:
+        raise Unsupported(f"a buffer of {d}", "llvm")
+    return STORAGE[d]
+
+
+def bits(d: DType) -> int:
+    """Width of an integer value type."""
+    return 64 if d is dt.index else 1 if d is dt.bool_ else d.bits
+
+
+def literal(value: bool | int | float, d: DType) -> str:
+    """A constant operand. Floats are spelled by their bits, so that -0.0, subnormals and NaN payloads survive (R23, R28)."""
+    if d.kind is Kind.BOOL:
+        return "true" if value else "false"
+    if d.is_float:
+        return float_literal(float(value), d)
+    return str(int(value))
+
+
+def float_literal(value: float, d: DType) -> str:
+    """LLVM writes a float as the bits of the double of the same value; a NaN keeps only the payload bits that `d` has, and is quiet."""
+    word: int = struct.unpack("<Q", struct.pack("<d", value))[0]
+    if value != value:
+        word = (word | 1 << 51) & ~((1 << (52 - d.man_bits)) - 1)
+    return f"0x{word:016X}"

@@ -1,0 +1,182 @@
+"""Derive every constant of `compiler/decompose/coefficients.py`.
+
+`python bench/coefficients/derive.py` prints the module; `--check PATH` compares it with a file and exits 1 when they differ.
+The comments beside each table state the weighted error that the rounded coefficients reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import mpmath as mp
+from remez import Problem, fit_rounded, powers, to_binary, to_pair
+
+Real = Any
+PRECISION = 320
+#: Bits of 1/(2 pi) kept for float32 and float64 reduction.
+CHUNK_BITS, CHUNKS = 28, 5
+WORD_BITS, WORDS, LEADING_ZEROS = 64, 19, 52
+
+
+def _exp2(r: Real) -> Real:
+    return mp.mpf(2) ** r - 1
+
+
+def _log2_over_f(f: Real) -> Real:
+    return mp.log1p(f) / mp.log(2) / f if f else 1 / mp.log(2)
+
+
+def _sin_tail(z: Real) -> Real:
+    """(sin(r) / r - 1) / z at z = r * r."""
+    r = mp.sqrt(z)
+    return (mp.sin(r) / r - 1) / z
+
+
+def _atanh(z: Real) -> Real:
+    """2 atanh(s) / (s ln 2) at z = s * s."""
+    s = mp.sqrt(z)
+    return 2 / mp.log(2) * (mp.atanh(s) / s if z else 1)
+
+
+def _exp_tail(w: Real) -> Real:
+    return (mp.exp(w) - 1 - w - w * w / 2) / w**3 if w else mp.mpf(1) / 6
+
+
+def _exp2_problem(degree: int) -> Problem:
+    half = mp.mpf(1) / 2
+    return Problem(_exp2, powers(1, degree), -half, half, lambda r: mp.mpf(2) ** -r)
+
+
+def _log2_problem(degree: int) -> Problem:
+    root = mp.sqrt(2)
+    return Problem(_log2_over_f, powers(0, degree), root / 2 - 1, root - 1, lambda f: 1 / _log2_over_f(f))
+
+
+def _sin_problem(degree: int) -> Problem:
+    return Problem(_sin_tail, powers(0, degree), mp.mpf(2) ** -60, (mp.pi / 2) ** 2, lambda z: z / (1 + z * _sin_tail(z)))
+
+
+def _atanh_problem(degree: int) -> Problem:
+    root = mp.sqrt(2)
+    return Problem(_atanh, powers(0, degree), mp.mpf(0), ((root - 1) / (root + 1)) ** 2, lambda z: 1 / _atanh(z))
+
+
+def _exp_problem(degree: int) -> Problem:
+    w = mp.log(2) / 4
+    return Problem(_exp_tail, powers(0, degree), -w, w, lambda w: w**3 / mp.exp(w))
+
+
+SINGLE, DOUBLE = to_binary(24), to_binary(53)
+# fmt: off
+#: name -> (meaning, problem, the rounding of each coefficient)
+TABLES = {
+    "EXP2_32":     ("2^r - 1 = r*(c0 + c1 r + ..), |r| <= 1/2",                  lambda: _exp2_problem(6),   [SINGLE] * 6),
+    "EXP2_64":     ("the same in float64",                                       lambda: _exp2_problem(11),  [DOUBLE] * 11),
+    "EXP2_POW32":  ("the same, for float32 Pow in float64",                      lambda: _exp2_problem(7),   [DOUBLE] * 7),
+    "LOG2_32":     ("log2(1 + f) / f, 1 + f in [sqrt(1/2), sqrt(2)]",            lambda: _log2_problem(9),   [SINGLE] * 10),
+    "LOG2_64":     ("the same in float64",                                       lambda: _log2_problem(20),  [DOUBLE] * 21),
+    "LOG2_POW32":  ("the same, for float32 Pow in float64",                      lambda: _log2_problem(12),  [DOUBLE] * 13),
+    "SIN_32":      ("(sin(r) / r - 1) / z, z = r*r <= (pi/2)^2",                 lambda: _sin_problem(4),    [SINGLE] * 5),
+    "SIN_64":      ("the same in float64",                                       lambda: _sin_problem(7),    [DOUBLE] * 8),
+    "ATANH_HEAD":  ("2 atanh(s) / (s ln 2), z = s*s; the first terms as pairs",  lambda: _atanh_problem(9),  [to_pair] * 3 + [DOUBLE] * 7),
+    "EXP_TAIL":    ("(exp(w) - 1 - w - w*w/2) / w^3, |w| <= ln(2)/4",            lambda: _exp_problem(8),    [DOUBLE] * 9),
+}
+# fmt: on
+
+
+def _hex(x: Real) -> str:
+    return f'_f("{float(x).hex()}")'
+
+
+def _pair(x: Real, parts: int = 2) -> str:
+    out = []
+    for _ in range(parts):
+        out.append(_hex(DOUBLE(x)))
+        x -= DOUBLE(x)
+    return f"({', '.join(out)})"
+
+
+def _lines(name: str, items: list[str]) -> list[str]:
+    return [f"{name} = (", *(f"    {item}," for item in items), ")"]
+
+
+def _polynomials() -> list[str]:
+    out: list[str] = []
+    for name, (meaning, problem, rounding) in TABLES.items():
+        coefficients, error = fit_rounded(problem(), rounding)
+        out.append(f"#: {meaning}; weighted error 2^{float(mp.log(error, 2)):.2f}.")
+        pairs = sum(r is to_pair for r in rounding)
+        if pairs:
+            out += _lines(name, [_pair(c) for c in coefficients[:pairs]])
+            out += [f"#: The remaining terms of {name}.", *_lines("ATANH_TAIL", [_hex(c) for c in coefficients[pairs:]])]
+        else:
+            out += _lines(name, [_hex(c) for c in coefficients])
+    return out
+
+
+def _bits(x: Real, start: int, count: int) -> int:
+    """`count` bits of x from weight 2^-(start + 1) on."""
+    return int(mp.floor(mp.ldexp(x, start + count))) & ((1 << count) - 1)
+
+
+def _turns() -> list[str]:
+    """1/(2 pi): exact chunks for float32, words for float64."""
+    turn = 1 / (2 * mp.pi)
+    chunks, start = [], 2  # the first two bits are zero
+    for _ in range(CHUNKS):
+        chunks.append(mp.ldexp(mp.mpf(_bits(turn, start, CHUNK_BITS)), -start - CHUNK_BITS))
+        start += CHUNK_BITS
+    chunks.append(DOUBLE(turn - mp.fsum(chunks)))
+    with mp.workprec(WORD_BITS * WORDS + 64):
+        shifted = mp.ldexp(1 / (2 * mp.pi), -LEADING_ZEROS)
+        words = [_bits(shifted, WORD_BITS * k, WORD_BITS) for k in range(WORDS)]
+    return [
+        f"#: 1/(2 pi) as chunks of {CHUNK_BITS} bits (a product with a float32 is exact in float64) and a rounded rest.",
+        *_lines("TURN_CHUNKS", [_hex(c) for c in chunks]),
+        f"#: The bits of 2^-{LEADING_ZEROS}/(2 pi), {WORD_BITS} to a word, most significant first.",
+        *_lines("TURN_WORDS", [f"0x{w:016X}" for w in words]),
+    ]
+
+
+def _pairs() -> list[str]:
+    return [
+        "#: Unevaluated sums of doubles.",
+        f"PI = {_pair(mp.pi, 3)}",
+        f"LN2 = {_pair(mp.log(2))}",
+        f"SQRT2 = {_pair(mp.sqrt(2))}",
+        f"INV_PI = {_hex(1 / mp.pi)}",
+        f"TWO_PI = {_hex(2 * mp.pi)}",
+    ]
+
+
+HEADER = '''"""Constants of the decompositions; generated by `bench/coefficients/derive.py`, which also checks them. Do not edit."""
+
+from __future__ import annotations
+
+_f = float.fromhex
+'''
+
+
+def module() -> str:
+    """The text of the generated module."""
+    with mp.workprec(PRECISION):
+        return HEADER + "\n" + "\n".join([*_polynomials(), *_turns(), *_pairs()]) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", type=Path, help="compare with this file instead of printing")
+    path = parser.parse_args().check
+    text = module()
+    if path is None:
+        print(text, end="")
+        return 0
+    same = path.read_text() == text
+    print("equal" if same else f"{path} differs from the derived constants")
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

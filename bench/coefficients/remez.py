@@ -1,0 +1,139 @@
+"""Minimax fits with machine-number coefficients: the exchange algorithm on a dense grid, in multiple precision.
+
+`fit` finds the coefficients c that minimise max |w(x) * (f(x) - sum c_k * phi_k(x))| over Chebyshev-spaced points. `fit_rounded` rounds the
+coefficients one by one, the most significant first, and fits the others again, so that later ones absorb the rounding of earlier ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath as mp
+
+Real = Any
+Function = Callable[[Real], Real]
+Rounding = Callable[[Real], Real]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Approximate `f` on [a, b] by sum c_k * basis[k], the error weighted by `weight`."""
+
+    f: Function
+    basis: Sequence[Function]
+    a: Real
+    b: Real
+    weight: Function
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A problem sampled: weighted targets, and one weighted column for each basis function."""
+
+    points: list[Real]
+    target: list[Real]
+    columns: list[list[Real]]
+
+
+def powers(low: int, high: int) -> list[Function]:
+    """x^low .. x^high."""
+    return [lambda x, k=k: x**k for k in range(low, high + 1)]
+
+
+def sample(p: Problem, per_coefficient: int = 24) -> Grid:
+    n = per_coefficient * (len(p.basis) + 1)
+    mid, half = (p.a + p.b) / 2, (p.b - p.a) / 2
+    points = [mid - half * mp.cos(mp.pi * k / n) for k in range(n + 1)]
+    weights = [p.weight(x) for x in points]
+    target = [w * p.f(x) for x, w in zip(points, weights, strict=True)]
+    columns = [[w * phi(x) for x, w in zip(points, weights, strict=True)] for phi in p.basis]
+    return Grid(points, target, columns)
+
+
+def exchange(target: list[Real], columns: list[list[Real]], rounds: int = 200) -> tuple[list[Real], Real]:
+    """The minimax coefficients on the grid, and the error."""
+    target, columns = _one_sign(target, columns)
+    n, size = len(columns), len(target)
+    usable = [i for i in range(size) if columns[0][i]]
+    reference = [usable[round(k * (len(usable) - 1) / n)] for k in range(n + 1)]
+    for _ in range(rounds):
+        rows = mp.matrix([[c[i] for c in columns] + [(-1) ** j] for j, i in enumerate(reference)])
+        solution = mp.lu_solve(rows, mp.matrix([target[i] for i in reference]))
+        coefficients, level = list(solution)[:n], abs(solution[n])
+        errors = [t - mp.fsum(c * col[i] for c, col in zip(coefficients, columns, strict=True)) for i, t in enumerate(target)]
+        worst = max(abs(e) for e in errors)
+        if worst <= level * (1 + mp.mpf(2) ** -12):
+            break
+        reference = _alternating(errors, n + 1, reference)
+    return coefficients, worst
+
+
+def _one_sign(target: list[Real], columns: list[list[Real]]) -> tuple[list[Real], list[list[Real]]]:
+    """The rows negated where the first column is negative: with x^k as the first basis function the error alternates up to its sign."""
+    flip = [c < 0 for c in columns[0]]
+    return _negate(target, flip), [_negate(c, flip) for c in columns]
+
+
+def _negate(values: list[Real], flip: list[bool]) -> list[Real]:
+    return [-v if f else v for v, f in zip(values, flip, strict=True)]
+
+
+def _alternating(errors: list[Real], count: int, old: list[int]) -> list[int]:
+    """The `count` extrema of alternating sign that carry the largest errors."""
+    peaks: list[int] = []
+    for i, e in enumerate(errors):
+        if peaks and (errors[peaks[-1]] < 0) == (e < 0):
+            if abs(e) > abs(errors[peaks[-1]]):
+                peaks[-1] = i
+        else:
+            peaks.append(i)
+    while len(peaks) > count:
+        peaks.pop(0 if abs(errors[peaks[0]]) < abs(errors[peaks[-1]]) else -1)
+    return peaks if len(peaks) == count else _swap_one(errors, old)
+
+
+def _swap_one(errors: list[Real], old: list[int]) -> list[int]:
+    """`old` with its neighbour of the same sign replaced by the worst point: slower, but it always has enough points."""
+    worst = max(range(len(errors)), key=lambda i: abs(errors[i]))
+    positive = errors[worst] > 0
+    right = sum(i < worst for i in old)
+    for k in (right, right - 1):
+        if 0 <= k < len(old) and (errors[old[k]] > 0) == positive:
+            return [*old[:k], worst, *old[k + 1 :]]
+    return [worst, *old[:-1]] if right == 0 else [*old[1:], worst]
+
+
+def fit(p: Problem) -> tuple[list[Real], Real]:
+    """Exact minimax coefficients and the weighted error."""
+    g = sample(p)
+    return exchange(g.target, g.columns)
+
+
+def fit_rounded(p: Problem, rounding: Sequence[Rounding]) -> tuple[list[Real], Real]:
+    """Coefficients each rounded by its own `rounding`, and the weighted error that they reach on the grid."""
+    g = sample(p)
+    target, done = list(g.target), []
+    for k, to_machine in enumerate(rounding):
+        coefficients, _ = exchange(target, g.columns[k:])
+        c = to_machine(coefficients[0])
+        done.append(c)
+        target = [t - c * col for t, col in zip(target, g.columns[k], strict=True)]
+    return done, max(abs(t) for t in target)
+
+
+def to_binary(bits: int) -> Rounding:
+    """Round to `bits` significant bits, to nearest even."""
+
+    def rounding(x: Real) -> Real:
+        with mp.workprec(bits):
+            return +mp.mpf(x)
+
+    return rounding
+
+
+def to_pair(x: Real) -> Real:
+    """Round to an unevaluated sum of two doubles."""
+    high = to_binary(53)(x)
+    return high + to_binary(53)(x - high)

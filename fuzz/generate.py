@@ -1,0 +1,121 @@
+"""The generator of well-typed TENSOR graphs, independent of where its choices come from.
+
+Output first, no rejection: to make a value of a wanted dtype and shape, `Maker.value` picks among the producers whose typing rule
+admits it (`uops.fuzz.producers`), which ask for their sources in turn, until the budget of nodes is spent and leaves are made.
+A finished value of the same type may be used again (sharing). Each graph enables a random subset of the producers (swarm), so that
+features also meet in isolation. Extents come from a pool around vector widths; no value has more than `max_elements`.
+
+Never generated: a value that a Trap would meet (index out of bounds, non-finite to index), and an index computed from an inexact value.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from uops.fuzz.draw import SeededDraw
+from uops.fuzz.producers import LEAVES, PRODUCERS, Producer
+from uops.fuzz.values import Array, Draw, array
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
+from uops.spec.node import UOp
+
+EXTENTS = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 33)
+#: Leaves beyond the budget are free; a value costs one.
+Shape = tuple[int, ...]
+
+
+class Case(NamedTuple):
+    """A graph and arrays for its free Params, Buffers and variables, as every runner takes them."""
+
+    graph: UOp
+    inputs: dict[str, Array | int]
+
+
+@dataclass
+class Maker:
+    """The state of one graph's making."""
+
+    draw: Draw
+    max_elements: int
+    dtypes: tuple[DType, ...]
+    producers: tuple[Producer, ...]
+    inputs: dict[str, Array | int] = field(default_factory=dict)
+    made: dict[tuple[DType, Shape], list[UOp]] = field(default_factory=dict)
+    inside: list[UOp] | None = None  # the Params of the Function body being made, None at the top
+    fresh: int = 0
+
+    def value(self, d: DType, shape: Shape, budget: int) -> UOp:
+        """A value of exactly this dtype and shape from about `budget` nodes."""
+        pool = self.made.get((d, shape))
+        if pool and self.draw.chance(15):
+            return self.draw.choice(pool[-4:])
+        if budget <= 1:
+            return self.leaf(d, shape)
+        fitting = [p for p in self.producers if p.admits(self, d, shape, budget)]
+        if not fitting:
+            return self.leaf(d, shape)
+        u = self.draw.choice(fitting).make(self, d, shape, budget - 1)
+        self.made.setdefault((d, shape), []).append(u)
+        return u
+
+    def leaf(self, d: DType, shape: Shape) -> UOp:
+        """A Param, a broadcast constant, or a value made before."""
+        pool = self.made.get((d, shape))
+        if pool and self.draw.chance(40):
+            return self.draw.choice(pool)
+        return self.draw.choice([leaf for leaf in LEAVES if leaf.admits(self, d, shape, 0)]).make(self, d, shape, 0)
+
+    def split(self, budget: int, parts: int) -> list[int]:
+        """`budget` shared among `parts` sources at random."""
+        cuts = sorted(self.draw.integer(0, budget) for _ in range(parts - 1))
+        return [hi - lo for lo, hi in zip([0, *cuts], [*cuts, budget], strict=True)]
+
+    def param(self, d: DType, shape: Shape) -> UOp:
+        """A fresh Param with data, at the top or of the body being made."""
+        if self.inside is not None:
+            p = b.param(len(self.inside), shape, d)
+            self.inside.append(p)
+            return p
+        p = b.param(self.slot(), shape, d)
+        self.inputs[f"p{p.arg.slot}"] = array(self.draw, d, shape)
+        return p
+
+    def slot(self) -> int:
+        self.fresh += 1
+        return self.fresh - 1
+
+    def extent(self, most: int) -> int:
+        """An extent of the pool, at most `most` (at least 1)."""
+        fitting = [e for e in EXTENTS if e <= most]
+        return self.draw.choice(fitting) if fitting else 1
+
+    def shape(self, most: int) -> Shape:
+        """A shape of rank 0 to 4 with at most `most` elements; sometimes empty."""
+        dims: list[int] = []
+        for _ in range(self.draw.integer(0, 4)):
+            dims.append(self.extent(most // max(1, math.prod(dims))))
+        if dims and self.draw.chance(3):
+            dims[self.draw.integer(0, len(dims) - 1)] = 0
+        return tuple(dims)
+
+
+def generate(
+    draw: Draw, *, nodes: int = 12, max_elements: int = 1000, dtypes: tuple[DType, ...] = dt.STORABLE, swarm: bool = True
+) -> Case:
+    """One case of about `nodes` nodes; a pure function of `draw`'s choices."""
+    producers = tuple(p for p in PRODUCERS if not swarm or p.always or draw.chance(60))
+    m = Maker(draw, max_elements, dtypes, producers)
+    d, shape = draw.choice(dtypes), m.shape(max_elements)
+    root = m.value(d, shape, nodes)
+    if draw.chance(5):
+        other = m.value(draw.choice(dtypes), m.shape(max_elements), 2)
+        root = b.tuple_(root, other)
+    return Case(root, m.inputs)
+
+
+def case(seed: int, nodes: int = 12, max_elements: int = 1000) -> Case:
+    """The fast driver's case of `seed`."""
+    return generate(SeededDraw(seed), nodes=nodes, max_elements=max_elements)

@@ -1,0 +1,373 @@
+"""One producer per way to make a value: which (dtype, shape) it admits, and how it asks for its sources.
+
+A producer never fails: `admits` is the typing rule read backward. `always` ones are not subject to the swarm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from uops.fuzz.values import array
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType, Kind
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+if TYPE_CHECKING:
+    from uops.fuzz.generate import Maker
+
+Shape = tuple[int, ...]
+Admits = Callable[["Maker", DType, Shape, int], bool]
+Make = Callable[["Maker", DType, Shape, int], UOp]
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """`name` is the feature's name in coverage reports."""
+
+    name: str
+    admits: Admits
+    make: Make
+    always: bool = False
+
+
+# --------------------------------------------------------------------------------------------------------- elementwise
+
+
+def _narrow(m: Maker, shape: Shape) -> Shape:
+    """A shape that broadcasts to `shape`: some axes 1, some leading axes gone."""
+    if not shape or not m.draw.chance(30):
+        return shape
+    cut = m.draw.integer(0, len(shape))
+    return tuple(1 if m.draw.chance(40) else n for n in shape[cut:])
+
+
+def _operands(m: Maker, kinds: list[DType], shape: Shape, budget: int) -> list[UOp]:
+    """One source per dtype; the first is of the full shape, the others may broadcast; order is kept."""
+    full = m.draw.integer(0, len(kinds) - 1)
+    shares = m.split(budget, len(kinds))
+    return [m.value(d, shape if k == full else _narrow(m, shape), shares[k]) for k, d in enumerate(kinds)]
+
+
+def _alu(op: Op, arity: int, kinds: str) -> Producer:
+    """An op whose sources and result share a dtype; `kinds` are the kinds it admits: b(ool), i(nt), f(loat)."""
+
+    def admits(m: Maker, d: DType, shape: Shape, budget: int) -> bool:
+        return ("f" if d.is_float else "b" if d.kind is Kind.BOOL else "i") in kinds
+
+    def make(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+        return UOp(op, tuple(_operands(m, [d] * arity, shape, budget)))
+
+    return Producer(op.name.lower(), admits, make)
+
+
+def _shift(op: Op) -> Producer:
+    def make(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+        count = d if m.draw.chance(50) else m.draw.choice(dt.INTS)
+        return UOp(op, tuple(_operands(m, [d, count], shape, budget)))
+
+    return Producer(op.name.lower(), lambda m, d, s, n: d in dt.INTS, make)
+
+
+def _compare(op: Op) -> Producer:
+    def make(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+        kind = m.draw.choice(m.dtypes)
+        return UOp(op, tuple(_operands(m, [kind, kind], shape, budget)))
+
+    return Producer(op.name.lower(), lambda m, d, s, n: d is dt.bool_, make)
+
+
+def _make_where(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    return UOp(Op.WHERE, tuple(_operands(m, [m.draw.choice(m.dtypes), d, d], shape, budget)))
+
+
+def _make_cast(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    return b.cast(m.value(m.draw.choice([k for k in m.dtypes if k is not d] or [d]), shape, budget), d)
+
+
+def _make_threefry(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    return UOp(Op.THREEFRY, tuple(_operands(m, [d, d], shape, budget)))
+
+
+# ------------------------------------------------------------------------------------------------------------ movement
+
+
+def _make_permute(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    order = list(range(len(shape)))
+    for k in range(len(order) - 1, 0, -1):
+        j = m.draw.integer(0, k)
+        order[k], order[j] = order[j], order[k]
+    source = [0] * len(shape)
+    for k, axis in enumerate(order):
+        source[axis] = shape[k]
+    return b.permute(m.value(d, tuple(source), budget), order)
+
+
+def _make_flip(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    return b.flip(m.value(d, shape, budget), [m.draw.chance(50) for _ in shape])
+
+
+def _factor(m: Maker, n: int) -> Shape:
+    """A shape of exactly `n` elements."""
+    if n == 0:
+        return (0,) if m.draw.chance(50) else (0, m.extent(8))
+    dims: list[int] = []
+    while n > 1 and len(dims) < 3:
+        f = m.draw.choice([k for k in range(1, min(n, 33) + 1) if n % k == 0])
+        dims.append(f)
+        n //= f
+    return (*dims, n) if n > 1 or m.draw.chance(20) else tuple(dims)
+
+
+def _make_reshape(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    return b.reshape(m.value(d, _factor(m, math.prod(shape)), budget), shape)
+
+
+def _make_expand(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    source = tuple(1 if m.draw.chance(60) else n for n in shape)
+    return b.expand(m.value(d, source, budget), shape)
+
+
+def _make_pad(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    inner = [m.draw.integer(0, n) if m.draw.chance(60) else n for n in shape]
+    offset = [m.draw.integer(0, n - k) for n, k in zip(shape, inner, strict=True)]
+    return b.pad(m.value(d, tuple(inner), budget), offset, shape)
+
+
+def _wider(m: Maker, shape: Shape) -> list[int]:
+    """Extents at least `shape`'s, within the element cap."""
+    room = m.max_elements // max(1, math.prod(max(1, n) for n in shape))
+    outer = list(shape)
+    for k, n in enumerate(shape):
+        if room > 1 and m.draw.chance(60):
+            more = m.draw.integer(0, min(4, max(1, n) * (room - 1)))
+            outer[k] = n + more
+            room = room * max(1, n) // max(1, n + more)
+    return outer
+
+
+def _make_shrink(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    outer = _wider(m, shape)
+    offset: list[int | UOp] = [m.draw.integer(0, k - n) for n, k in zip(shape, outer, strict=True)]
+    slack = [k for k, (n, o) in enumerate(zip(shape, outer, strict=True)) if o > n]
+    if slack and m.inside is None and m.draw.chance(20):  # a symbolic offset (R48)
+        k = m.draw.choice(slack)
+        offset[k] = _variable(m, 0, outer[k] - shape[k])
+    return b.shrink(m.value(d, tuple(outer), budget), offset, shape)
+
+
+def _variable(m: Maker, lo: int, hi: int) -> UOp:
+    name = f"v{m.slot()}"
+    m.inputs[name] = m.draw.integer(lo, hi)
+    return b.variable(name, lo, hi)
+
+
+def _make_index(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """Scalar index removes a leading axis; a vector index replaces it."""
+    n = m.extent(max(1, m.max_elements // max(1, math.prod(shape))))
+    if shape and m.draw.chance(60):
+        where = _positions(m, shape[0], n)
+        return UOp(Op.INDEX, (m.value(d, (n, *shape[1:]), budget), where))
+    where = _variable(m, 0, n - 1) if m.inside is None and m.draw.chance(20) else b.index(m.draw.integer(0, n - 1))
+    return UOp(Op.INDEX, (m.value(d, (n, *shape), budget), where))
+
+
+def _positions(m: Maker, count: int, n: int) -> UOp:
+    """A vector of `count` positions below `n`: constants, or run-time integers brought into range."""
+    if 0 < count <= 8 and m.draw.chance(50):
+        return b.stack(*(b.index(m.draw.integer(0, n - 1)) for _ in range(count)))
+    raw = b.cast(m.param(m.draw.choice(dt.INTS), (count,)), dt.index)
+    return UOp(Op.MOD, (raw, b.index(n)))
+
+
+def _make_stack(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    shares = m.split(budget, shape[0])
+    return b.stack(*(m.value(d, shape[1:], n) for n in shares))
+
+
+def _bitcast_source(m: Maker, d: DType, shape: Shape) -> tuple[DType, Shape]:
+    options: list[tuple[DType, Shape]] = []
+    for k in dt.STORABLE:
+        if k.bits == d.bits:
+            options.append((k, shape))
+        elif shape and shape[-1] * d.itemsize % k.itemsize == 0 and shape[-1] * d.itemsize // k.itemsize <= 64:
+            options.append((k, (*shape[:-1], shape[-1] * d.itemsize // k.itemsize)))
+    return m.draw.choice(options)
+
+
+def _make_bitcast(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    kind, source = _bitcast_source(m, d, shape)
+    if kind.is_float:  # bits of an inexact float are anything (R30): take them from data
+        return b.bitcast(m.param(kind, source), d)
+    return b.bitcast(m.value(kind, source, budget), d)
+
+
+def _make_slice(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """A window of a buffer, aligned to the new dtype (R46)."""
+    kind = m.draw.choice([k for k in dt.STORABLE if k.itemsize <= d.itemsize and (k is not dt.bool_ or d is dt.bool_)])
+    unit = d.itemsize // kind.itemsize
+    before, size = m.draw.integer(0, 3), math.prod(shape)
+    buf = _buffer(m, kind, (before + size + m.draw.integer(0, 2)) * unit)
+    return b.reshape(b.slice_(buf, before * unit, size, d), shape)
+
+
+# -------------------------------------------------------------------------------------------- reduce, call, memory, order
+
+
+def _reduce(op: Op) -> Producer:
+    def make(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+        """Axes of extent 1 grow and are reduced; without one, a new axis is reduced and dropped."""
+        room = max(1, m.max_elements // max(1, math.prod(shape)))
+        axes = [k for k, n in enumerate(shape) if n == 1 and m.draw.chance(70)]
+        if not axes:
+            k = m.draw.integer(0, len(shape))
+            n = 0 if m.draw.chance(4) else m.extent(room)
+            grown = m.value(d, (*shape[:k], n, *shape[k:]), budget)
+            return b.reshape(b.reduce(grown, op, (k,)), shape)
+        source = list(shape)
+        for k in axes:
+            source[k] = m.extent(room)
+            room = max(1, room // source[k])
+        return b.reduce(m.value(d, tuple(source), budget), op, axes)
+
+    return Producer(f"reduce_{op.name.lower()}", lambda m, d, s, n: True, make)
+
+
+def _make_function(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """A closed body over its own Params, applied to fresh arguments."""
+    outer_made, outer_inside = m.made, m.inside
+    m.made, m.inside = {}, []
+    results = [m.value(d, shape, budget // 2)]
+    if m.draw.chance(30):
+        results.append(m.value(m.draw.choice(m.dtypes), m.shape(16), 2))
+    params, m.made, m.inside = m.inside, outer_made, outer_inside
+    shares = m.split(budget - budget // 2, max(1, len(params)))
+    arguments = [m.value(p.dtype, p.shape, n) for p, n in zip(params, shares, strict=False)]
+    return b.get(b.function(b.tuple_(*results), *arguments), 0)
+
+
+def _make_marker(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    op = m.draw.choice((Op.CONTIGUOUS, Op.DETACH, Op.CONTIGUOUS_BACKWARD))
+    return UOp(op, (m.value(d, shape, budget),))
+
+
+def _make_load(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """A copy, sometimes gated."""
+    if not m.draw.chance(40):
+        return b.load(m.value(d, shape, budget))
+    gate = m.value(dt.bool_, () if m.draw.chance(30) else shape, budget // 3)
+    return b.load(m.value(d, shape, budget // 3), m.value(d, shape, budget // 3), gate)
+
+
+def _buffer(m: Maker, d: DType, size: int) -> UOp:
+    buf = b.buffer(size, d, unique=1000 + m.slot())
+    m.inputs[f"b{buf.arg.unique}"] = array(m.draw, d, (size,))
+    return buf
+
+
+def _make_assign(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """Write a value, or a part of it, into a buffer and read the buffer after it; sometimes the value reads the buffer first."""
+    size = math.prod(shape)
+    buf = _buffer(m, d, size)
+    view = b.reshape(buf, shape)
+    if size and m.draw.chance(30):
+        kept = m.draw.integer(0, size - 1)
+        done = b.after(buf, b.store(b.shrink(buf, [kept], [size - kept]), m.value(d, (size - kept,), budget)))
+        return b.reshape(done, shape)
+    value = m.value(d, shape, budget)
+    if d is not dt.bool_ and m.draw.chance(40):
+        value = UOp(Op.ADD, (b.flip(view, [True] * len(shape)), value))
+    gate = (m.value(dt.bool_, shape, 1),) if m.draw.chance(20) else ()
+    return b.reshape(b.after(buf, b.store(view, value, *gate)), shape)
+
+
+def _make_shards(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """Scatter over devices, compute there, gather again."""
+    n = m.draw.choice([k for k in (2, 3, 4) if shape[0] % k == 0])
+    devices = tuple(f"D{k}" for k in range(n))
+    there = b.copy(m.value(d, shape, budget), devices)
+    if d is not dt.bool_ and m.draw.chance(60):
+        there = UOp(Op.ADD, (there, there))
+    return b.copy(there, "CPU")
+
+
+# -------------------------------------------------------------------------------------------------------------- leaves
+
+
+def _make_const(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    if d.is_float:
+        value: float = m.draw.choice((0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0, math.inf, -math.inf, math.nan))
+        c = b.const(value, d)
+    else:
+        c = b.const(m.draw.choice((0, 1, -1, 2, 3, 7, 8, int(d.max), int(d.min))), d)
+    return c if not shape else b.expand(b.reshape(c, (1,) * len(shape)), shape)
+
+
+def _make_variable(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    lo = m.draw.integer(-3, 3)
+    v = b.cast(_variable(m, lo, lo + m.draw.integer(0, 9)), d)
+    return v if not shape else b.expand(b.reshape(v, (1,) * len(shape)), shape)
+
+
+def _make_binary(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    data = bytes(m.draw.integer(0, 255) for _ in range(math.prod(shape)))
+    return b.reshape(b.binary(data), shape)
+
+
+def _at_top(m: Maker, d: DType, shape: Shape, budget: int) -> bool:
+    return m.inside is None
+
+
+def _anything(m: Maker, d: DType, shape: Shape, budget: int) -> bool:
+    return True
+
+
+def _ranked(m: Maker, d: DType, shape: Shape, budget: int) -> bool:
+    return bool(shape)
+
+
+def _divisible(m: Maker, d: DType, shape: Shape, budget: int) -> bool:
+    return bool(shape) and m.inside is None and any(shape[0] % k == 0 for k in (2, 3, 4))
+
+
+LEAVES: tuple[Producer, ...] = (
+    Producer("param", _anything, lambda m, d, s, n: m.param(d, s), always=True),
+    Producer("const", _anything, _make_const, always=True),
+    Producer("buffer", _at_top, lambda m, d, s, n: b.reshape(_buffer(m, d, math.prod(s)), s)),
+    Producer("variable", lambda m, d, s, n: m.inside is None and d is not dt.bool_, _make_variable),
+    Producer("binary", lambda m, d, s, n: d is dt.uint8 and math.prod(s) <= 16, _make_binary),
+)
+
+# fmt: off
+PRODUCERS: tuple[Producer, ...] = (
+    _alu(Op.ADD, 2, "bif"), _alu(Op.MUL, 2, "bif"), _alu(Op.MAX, 2, "bif"), _alu(Op.MOD, 2, "i"), _alu(Op.IDIV, 2, "i"),
+    _alu(Op.XOR, 2, "bi"), _alu(Op.OR, 2, "bi"), _alu(Op.AND, 2, "bi"), _shift(Op.SHL), _shift(Op.SHR),
+    _alu(Op.RECIP, 1, "f"), _alu(Op.TRUNC, 1, "if"), _alu(Op.NEG, 1, "if"), _alu(Op.SUB, 2, "if"), _alu(Op.DIV, 2, "f"),
+    _alu(Op.NOT, 1, "b"), _alu(Op.EXP2, 1, "f"), _alu(Op.LOG2, 1, "f"), _alu(Op.SIN, 1, "f"), _alu(Op.SQRT, 1, "f"),
+    _alu(Op.POW, 2, "f"), _alu(Op.MULACC, 3, "if"),
+    Producer("threefry", lambda m, d, s, n: d is dt.uint64, _make_threefry),
+    _compare(Op.CMPLT), _compare(Op.CMPNE), _compare(Op.CMPGT), _compare(Op.CMPGE), _compare(Op.CMPLE), _compare(Op.CMPEQ),
+    Producer("where", _anything, _make_where, always=True),
+    Producer("cast", _anything, _make_cast, always=True),
+    Producer("permute", lambda m, d, s, n: len(s) > 1, _make_permute),
+    Producer("flip", _ranked, _make_flip),
+    Producer("reshape", _anything, _make_reshape),
+    Producer("expand", _ranked, _make_expand),
+    Producer("pad", _ranked, _make_pad),
+    Producer("shrink", _ranked, _make_shrink),
+    Producer("index", _anything, _make_index),
+    Producer("stack", lambda m, d, s, n: bool(s) and 1 <= s[0] <= 4, _make_stack),
+    Producer("bitcast", lambda m, d, s, n: d is not dt.bool_, _make_bitcast),
+    Producer("slice", lambda m, d, s, n: m.inside is None and d is not dt.bool_, _make_slice),
+    _reduce(Op.ADD), _reduce(Op.MUL), _reduce(Op.MAX),
+    Producer("function", lambda m, d, s, n: n >= 3 and m.inside is None, _make_function),
+    Producer("marker", _anything, _make_marker),
+    Producer("load", _anything, _make_load),
+    Producer("assign", _at_top, _make_assign),
+    Producer("shards", _divisible, _make_shards),
+)
+# fmt: on
