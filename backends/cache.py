@@ -126,7 +126,7 @@ class ObjectCache:
         assert self.root is not None
         path = self.root / (name + _SUFFIX)
         try:
-            data = path.read_bytes()
+            data = _bytes_of(path, self.limit)
         except OSError:
             return None
         payload = _checked(data)
@@ -142,6 +142,14 @@ class ObjectCache:
         if self._usable is None:
             self._usable = self.root is not None and _trusted(self.root)
         return self._usable
+
+
+def _bytes_of(path: Path, limit: int) -> bytes:
+    """Contents of a regular file; of anything else, or of a file larger than the whole cache may be, nothing. Never blocks."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    with open(handle, "rb") as f:
+        info = os.fstat(handle)
+        return f.read() if stat.S_ISREG(info.st_mode) and info.st_size <= limit + len(_MAGIC) + _DIGEST else b""
 
 
 def _checked(data: bytes) -> bytes | None:

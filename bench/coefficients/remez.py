@@ -42,8 +42,8 @@ def powers(low: int, high: int) -> list[Function]:
     return [lambda x, k=k: x**k for k in range(low, high + 1)]
 
 
-def sample(p: Problem, per_coefficient: int = 24) -> Grid:
-    n = per_coefficient * (len(p.basis) + 1)
+def sample(p: Problem, per_coefficient: int = 25) -> Grid:
+    n = 2 * (per_coefficient * (len(p.basis) + 1) // 2) + 1  # odd: no point at the middle, where odd terms vanish
     mid, half = (p.a + p.b) / 2, (p.b - p.a) / 2
     points = [mid - half * mp.cos(mp.pi * k / n) for k in range(n + 1)]
     weights = [p.weight(x) for x in points]
@@ -52,12 +52,11 @@ def sample(p: Problem, per_coefficient: int = 24) -> Grid:
     return Grid(points, target, columns)
 
 
-def exchange(target: list[Real], columns: list[list[Real]], rounds: int = 200) -> tuple[list[Real], Real]:
+def exchange(target: list[Real], columns: list[list[Real]], rounds: int = 60) -> tuple[list[Real], Real]:
     """The minimax coefficients on the grid, and the error."""
     target, columns = _one_sign(target, columns)
     n, size = len(columns), len(target)
-    usable = [i for i in range(size) if columns[0][i]]
-    reference = [usable[round(k * (len(usable) - 1) / n)] for k in range(n + 1)]
+    reference = [round(k * (size - 1) / n) for k in range(n + 1)]
     for _ in range(rounds):
         rows = mp.matrix([[c[i] for c in columns] + [(-1) ** j] for j, i in enumerate(reference)])
         solution = mp.lu_solve(rows, mp.matrix([target[i] for i in reference]))
@@ -111,16 +110,31 @@ def fit(p: Problem) -> tuple[list[Real], Real]:
     return exchange(g.target, g.columns)
 
 
+def least_squares(target: list[Real], columns: list[list[Real]]) -> list[Real]:
+    """Coefficients of least squared error on the grid; the working precision covers the condition of the normal equations."""
+    rows = [[mp.fdot(a, b) for b in columns] for a in columns]
+    return list(mp.lu_solve(mp.matrix(rows), mp.matrix([mp.fdot(a, target) for a in columns])))
+
+
 def fit_rounded(p: Problem, rounding: Sequence[Rounding]) -> tuple[list[Real], Real]:
-    """Coefficients each rounded by its own `rounding`, and the weighted error that they reach on the grid."""
+    """Coefficients each rounded by its own `rounding`, and the weighted error that they reach on the grid.
+
+    The minimax polynomial is found first. The refits after each rounding follow it in least squares: where the free terms vanish, the
+    rounding error of the fixed ones stays, so that these problems have no alternating solution.
+    """
     g = sample(p)
-    target, done = list(g.target), []
+    exact, _ = exchange(g.target, g.columns)
+    ideal = _combine(exact, g.columns)
+    rest, done = ideal, []
     for k, to_machine in enumerate(rounding):
-        coefficients, _ = exchange(target, g.columns[k:])
-        c = to_machine(coefficients[0])
+        c = to_machine(least_squares(rest, g.columns[k:])[0])
         done.append(c)
-        target = [t - c * col for t, col in zip(target, g.columns[k], strict=True)]
-    return done, max(abs(t) for t in target)
+        rest = [t - c * x for t, x in zip(rest, g.columns[k], strict=True)]
+    return done, max(abs(t - v) for t, v in zip(g.target, _combine(done, g.columns), strict=True))
+
+
+def _combine(coefficients: list[Real], columns: list[list[Real]]) -> list[Real]:
+    return [mp.fdot(coefficients, row) for row in zip(*columns, strict=True)]
 
 
 def to_binary(bits: int) -> Rounding:

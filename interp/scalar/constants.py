@@ -26,9 +26,7 @@ def _machin(bits: int) -> int:
 
 def _ln2(bits: int) -> int:
     """ln 2 * 2**bits: 18 artanh(1/26) - 2 artanh(1/4801) + 8 artanh(1/8749)."""
-    return (
-        18 * arctan_inverse(26, bits, True) - 2 * arctan_inverse(4801, bits, True) + 8 * arctan_inverse(8749, bits, True)
-    )
+    return 18 * arctan_inverse(26, bits, True) - 2 * arctan_inverse(4801, bits, True) + 8 * arctan_inverse(8749, bits, True)
 
 
 class Constant:

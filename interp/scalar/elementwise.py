@@ -183,8 +183,8 @@ def evaluate_op(
 ) -> Answer:
     """The allowed answer of one elementwise op on one element.
 
-    `operand_bits` are bit patterns (see `formats`), one per dtype of `arg_dtypes`. Raises Trap where the specification does, SpecError
-    for an op that is not elementwise or not defined on the dtype. Arity and dtype agreement are the verifier's duty.
+    `operand_bits` are bit patterns (see `formats`), one per dtype of `arg_dtypes`. Raises Trap where the specification does, and
+    SpecError for an op that is not elementwise or not defined on the dtype. Arity and dtype agreement are the verifier's duty.
     """
     meaning = MEANING.get(op)
     if meaning is None:

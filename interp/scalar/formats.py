@@ -1,8 +1,8 @@
 """Float formats in integers: a bit pattern is decoded to an exact dyadic number and encoded by one rounding (R15, R16, R19).
 
-An element is held as its *bit pattern*, a Python int: 0 or 1 for bool, 0 .. 2**n - 1 for an n-bit dtype, and the unbounded signed
-value itself for `index` (R28, R29). Finite floats are `(-1)**sign * m * 2**e` with integers m >= 0 and e, so no arithmetic here can round
-unless it says so.
+An element is held as its *bit pattern*, a Python int: 0 or 1 for bool, 0 .. 2**n - 1 for an n-bit dtype, and the unbounded
+signed value itself for `index` (R28, R29). Finite floats are `(-1)**sign * m * 2**e` with integers m >= 0 and e, so no arithmetic
+here can round unless it says so.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Format:
     """
 
     __slots__ = (
-        "_known", "bits", "dtype", "has_inf", "hidden", "inf_mag", "mag_mask", "man_bits", "max_mag", "nan", "precision", "sign_bit",
-        "top", "unit",
+        "_known", "bits", "dtype", "has_inf", "hidden", "inf_mag", "mag_mask", "man_bits", "max_mag", "nan", "precision",
+        "sign_bit", "top", "unit",
     )  # fmt: skip
 
     def __init__(self, dtype: DType) -> None:

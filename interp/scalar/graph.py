@@ -1,7 +1,8 @@
 """Evaluates a graph of the TENSOR dialect, every value of at most `limit` elements (tinyspec, all tables but Codegen).
 
-Takes: a root and inputs by name. Gives: arrays of allowed answers. A node's answers are computed from its operands' *canonical* bits, so
-each set judges one op; sets do not grow along the graph. One node has one value per run (R27). Iterative: depth is not limited.
+Takes: a root and inputs by name. Gives: arrays of allowed answers. A node's answers are computed from its operands' *canonical*
+bits, so each set judges one op; sets do not grow along the graph. One node has one value per run (R27). Iterative: depth is not
+limited.
 """
 
 from __future__ import annotations
@@ -23,8 +24,14 @@ from uops.spec.result import Result
 class Slot(NamedTuple):
     """What a node gave: a value, a reference, the slots of a Tuple, or nothing (void); `mask` is what happened before it."""
 
-    value: Array | Ref | tuple[Slot, ...] | None
+    value: Array | Ref | Pack | None
     mask: int
+
+
+class Pack(NamedTuple):
+    """What Tuple, Function, Sink and Group gave."""
+
+    slots: tuple[Slot, ...]
 
 
 class Frame:
@@ -187,7 +194,7 @@ def _constant(u: UOp) -> bool:
     return u.op is Op.CONST or (u.op is Op.STACK and all(s.op is Op.CONST for s in u.src))
 
 
-Handler = Callable[[Task], Array | Ref | Slot | tuple[Slot, ...] | None]
+Handler = Callable[[Task], Array | Ref | Slot | Pack | None]
 #: Op -> its evaluation; filled by `handlers`, which the package imports.
 HANDLERS: dict[Op, Handler] = {}
 
@@ -195,11 +202,11 @@ HANDLERS: dict[Op, Handler] = {}
 def run(root: UOp, inputs: Inputs, limit: int = 64, level: Level = "strict") -> Result:
     """Evaluate `root`.
 
-    `inputs`: `p<slot>` for a free Param, `b<unique>` for a Buffer's initial contents (absent: uninitialised), a variable's name for a
-    named Param; each a flat row-major sequence of Python numbers, or `Bits`. Gives a Result of `Array`s: a value root gives one; Tuple
-    and Function one per element; Sink and Group one per source that is not void; Store and Call none. `buffers` holds each Buffer (and
-    free Param, `p<slot>`) written. Raises Trap and SpecError as the specification does, Unsupported for a value above `limit`
-    elements and for ops outside the dialect.
+    `inputs`: `p<slot>` for a free Param, `b<unique>` for a Buffer's initial contents (absent: uninitialised), a variable's name for
+    a named Param; each a flat row-major sequence of Python numbers, or `Bits`. Gives a Result of `Array`s: a value root gives one;
+    Tuple and Function one per element; Sink and Group one per source that is not void; Store and Call none. `buffers` holds each
+    Buffer (and free Param, `p<slot>`) written. Raises Trap and SpecError as the specification does, Unsupported for a value above
+    `limit` elements and for ops outside the dialect.
     """
     machine = Machine(inputs, limit, level)
     values = tuple(_results(machine, root))
@@ -209,10 +216,7 @@ def run(root: UOp, inputs: Inputs, limit: int = 64, level: Level = "strict") -> 
 
 def _results(machine: Machine, root: UOp) -> list[Array]:
     slot = machine.evaluate(root)
-    if isinstance(slot.value, tuple):
-        found = [s.value for s in slot.value]
-    else:
-        found = [slot.value]
+    found = [s.value for s in slot.value.slots] if isinstance(slot.value, Pack) else [slot.value]
     out = []
     for v in found:
         if isinstance(v, Ref):
@@ -226,4 +230,4 @@ def best(elements: Sequence[Answer]) -> list[int]:
     return [a.best for a in elements]
 
 
-__all__ = ["HANDLERS", "Array", "Frame", "Handler", "Machine", "Ref", "Slot", "Task", "best", "integers", "run", "whole"]
+__all__ = ["HANDLERS", "Array", "Frame", "Handler", "Machine", "Pack", "Ref", "Slot", "Task", "best", "integers", "run", "whole"]

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from uops.interp.scalar import layout
 from uops.interp.scalar.answers import Answer
+from uops.interp.scalar.casts import cast
 from uops.interp.scalar.elementwise import MEANING, evaluate_op
 from uops.interp.scalar.formats import FORMATS, bits_of
-from uops.interp.scalar.graph import HANDLERS, Array, Handler, Ref, Slot, Task, best, integers, whole
+from uops.interp.scalar.graph import HANDLERS, Array, Handler, Pack, Ref, Slot, Task, best, integers, whole
 from uops.interp.scalar.inputs import elements
 from uops.interp.scalar.reduction import dot, reduce_elements
 from uops.interp.scalar.values import Cell, answers, array, from_cells, scalar, to_cells
@@ -275,7 +276,7 @@ def _check_dtypes(op: Op, dtypes: Sequence[DType]) -> None:
 
 def _select(dtypes: Sequence[DType], row: tuple[Answer, ...]) -> Answer:
     """Where, keeping the chosen operand's whole set."""
-    chosen = evaluate_op(Op.CMPNE, dtypes[:1] * 2, bool_, [row[0].best, 0]).best
+    chosen = cast(dtypes[0], bool_, row[0].best).best
     return row[1] if chosen else row[2]
 
 
@@ -286,21 +287,22 @@ def marker(t: Task) -> Array:
 # Calls
 
 
-def tuple_(t: Task) -> tuple[Slot, ...]:
-    return tuple(t.slot(k) for k in range(len(t.u.src)))
+def tuple_(t: Task) -> Pack:
+    return Pack(tuple(t.slot(k) for k in range(len(t.u.src))))
 
 
 def get_tuple(t: Task) -> Slot:
     packed = t.slot(0).value
-    if not isinstance(packed, tuple) or not 0 <= t.u.arg.index < len(packed):
+    if not isinstance(packed, Pack) or not 0 <= t.u.arg.index < len(packed.slots):
         raise SpecError(f"GetTuple {t.u.arg.index} of {t.u.src[0].op.name}")
-    return packed[t.u.arg.index]
+    slot: Slot = packed.slots[t.u.arg.index]
+    return slot
 
 
 def function(t: Task) -> Slot:
     """A Function is its substituted body (R64)."""
     done = t.frame.children[t.u].done[t.u.src[0]]
-    if not isinstance(done.value, tuple):
+    if not isinstance(done.value, Pack):
         raise SpecError(f"the body of a Function is a Tuple, got {t.u.src[0].op.name}")
     return Slot(done.value, done.mask | t.mask)
 
@@ -349,16 +351,16 @@ def store(t: Task) -> None:
 def after(t: Task) -> Array | Ref | None:
     """Its first source, everything else first (R59)."""
     v = t.slot(0).value
-    if isinstance(v, tuple):
-        raise SpecError("After of a Tuple")
+    if isinstance(v, Pack):
+        return None  # a Group or Sink: void, like a Store
     if isinstance(v, Ref):
         return Ref(v.storage, v.dtype, v.shape, v.places, t.mask)
     return v
 
 
-def collect(t: Task) -> tuple[Slot, ...]:
+def collect(t: Task) -> Pack:
     """Sink and Group: the sources that are not void."""
-    return tuple(t.slot(k) for k in range(len(t.u.src)) if isinstance(t.slot(k).value, Array | Ref))
+    return Pack(tuple(s for s in map(t.slot, range(len(t.u.src))) if isinstance(s.value, Array | Ref)))
 
 
 _ROWS: dict[Op, Handler] = {

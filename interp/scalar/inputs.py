@@ -23,7 +23,7 @@ Inputs = Mapping[str, Input]
 
 
 def elements(name: str, dtype: DType, count: int, given: Input) -> list[Answer]:
-    """`count` elements of an input, converted to `dtype`; SpecError where they do not fit, Trap for a bool that is not 0 or 1 (R24)."""
+    """`count` elements of an input in `dtype`; SpecError where they do not fit, Trap for a bool that is not 0 or 1 (R24)."""
     if isinstance(given, Bits):
         found = [_checked(name, dtype, b) for b in given]
     else:

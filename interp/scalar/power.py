@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isqrt
 
-from uops.interp.scalar.answers import Answer, any_nan, hull, near, settled
+from uops.interp.scalar.answers import Answer, hull, near, settled
 from uops.interp.scalar.formats import FINITE, INFINITE, NAN, Format, Real
 from uops.interp.scalar.transcendental import (
     Enclosure,

@@ -238,4 +238,3 @@ def sqrt(fmt: Format, core: bool, a: int) -> Answer:
     if not core:
         return right
     return hull(right, through_exp2(fmt, log2(fmt, True, a), fmt.encode(0, 1, -1)))
-

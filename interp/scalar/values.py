@@ -128,7 +128,7 @@ def to_cells(elements: Iterable[Answer]) -> list[Cell]:
 
 
 def from_cells(dtype: DType, cells: Sequence[Cell]) -> Answer:
-    """One element of `dtype` from its bytes, little-endian (R46); its set follows the sets of the elements behind the bytes (R30)."""
+    """One element of `dtype` from its bytes, little-endian (R46); its set follows the sets behind the bytes (R30)."""
     first = cells[0][0]
     same = all(a is first and k == i for i, (a, k) in enumerate(cells))
     if same and first.dtype is dtype:

@@ -1,0 +1,79 @@
+"""Arrays at the boundary of a backend: storage dtypes, and a form in which they cross a process.
+
+A packet is a JSON header plus one body of raw bytes; it holds nothing that decoding could execute.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
+from uops.spec.errors import SpecError
+from uops.spec.result import Result
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+#: NumPy dtype of each storable dtype, and of `index` where the values fit (else an object array of Python ints).
+STORAGE: dict[DType, np.dtype[Any]] = {
+    **{d: np.dtype(d.name) for d in (*dt.INTS, dt.bool_, dt.float16, dt.float32, dt.float64)},
+    dt.bfloat16: np.dtype(ml_dtypes.bfloat16),
+    dt.fp8e4m3: np.dtype(ml_dtypes.float8_e4m3fn),
+    dt.fp8e5m2: np.dtype(ml_dtypes.float8_e5m2),
+    dt.index: np.dtype(np.int64),
+}
+_BY_NAME = {d.name: d for d in STORAGE.values()}
+_OBJECT = "object"
+
+Header = dict[str, Any]
+
+
+def encode(arrays: Mapping[str, Any]) -> tuple[Header, bytes]:
+    """A packet of named arrays, Python ints and (for index values beyond int64) object arrays of ints."""
+    header: Header = {}
+    body = bytearray()
+    for name, value in arrays.items():
+        if isinstance(value, int) and not isinstance(value, bool):
+            header[name] = {"int": str(value)}
+            continue
+        array = np.asarray(value)
+        if array.dtype == object:
+            header[name] = {"dtype": _OBJECT, "shape": array.shape, "ints": [str(int(v)) for v in array.ravel()]}
+            continue
+        if array.dtype.name not in _BY_NAME:
+            raise SpecError(f"{name} has NumPy dtype {array.dtype}, which stores no dtype of the language")
+        header[name] = {"dtype": array.dtype.name, "shape": array.shape, "offset": len(body)}
+        body += array.tobytes()
+    return header, bytes(body)
+
+
+def decode(header: Header, body: bytes) -> dict[str, Any]:
+    """What `encode` was given; the arrays own their memory and can be written."""
+    return {name: _decode(entry, body) for name, entry in header.items()}
+
+
+def _decode(entry: Any, body: bytes) -> Any:
+    if "int" in entry:
+        return int(entry["int"])
+    shape = tuple(entry["shape"])
+    if entry["dtype"] == _OBJECT:
+        flat = np.empty(len(entry["ints"]), dtype=object)
+        flat[:] = [int(text) for text in entry["ints"]]
+        return flat.reshape(shape)
+    return np.frombuffer(body, _BY_NAME[entry["dtype"]], math.prod(shape), entry["offset"]).reshape(shape).copy()
+
+
+def encode_result(result: Result) -> tuple[Header, bytes]:
+    """A packet of a Result: values under their positions, buffers under their keys."""
+    return encode({**{f"v{k}": v for k, v in enumerate(result.values)}, **result.buffers})
+
+
+def decode_result(header: Header, body: bytes) -> Result:
+    found = decode(header, body)
+    values = [name for name in header if name.startswith("v")]
+    return Result(tuple(found[f"v{k}"] for k in range(len(values))), {n: a for n, a in found.items() if not n.startswith("v")})

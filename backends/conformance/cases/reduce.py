@@ -1,0 +1,87 @@
+"""Cases of the Reduce row: one row of a matrix per situation, so that each sum, product and maximum is judged by its own set (R32)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from uops.backends.conformance.cases.common import Array, Inputs, param, single
+from uops.backends.conformance.model import Case, Tier
+from uops.backends.conformance.pools import classes, ordinary, random_bits, seeded, to_array
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType, Kind
+from uops.spec.ops import Op
+
+OPS = (Op.ADD, Op.MUL, Op.MAX)
+
+
+def cases(tier: Tier) -> Iterator[Case]:
+    for d in dt.STORABLE:
+        for op in OPS:
+            yield from _of(op, d, tier)
+
+
+def _of(op: Op, d: DType, tier: Tier) -> Iterator[Case]:
+    word = op.name.lower()
+    yield _matrix(op, d, f"{word}-rows", _situations(d, 17))
+    yield _shaped(op, d, f"{word}-columns", (4, 5), (0,))
+    yield _shaped(op, d, f"{word}-all", (2, 3, 2), (0, 1, 2))
+    yield _shaped(op, d, f"{word}-outer-axes", (2, 3, 4), (0, 2))
+    yield _empty(op, d, f"{word}-empty")
+    if tier is Tier.FULL:
+        yield _matrix(op, d, f"{word}-long", _normals(d, 4, 4099))
+        yield _matrix(op, d, f"{word}-random", to_array(random_bits(d, 64 * 9, "reduce", word), d).reshape(64, 9))
+
+
+def _matrix(op: Op, d: DType, edge: str, values: Array) -> Case:
+    inputs: Inputs = {}
+    x = param(d, values.shape, inputs, values=values)
+    return single(Op.REDUCE, d, edge, b.reduce(x, op, (1,)), inputs)
+
+
+def _shaped(op: Op, d: DType, edge: str, shape: tuple[int, ...], axes: tuple[int, ...]) -> Case:
+    n = int(np.prod(shape))
+    values = to_array([ordinary(d)[k * k % 7] for k in range(n)], d).reshape(shape)
+    inputs: Inputs = {}
+    return single(Op.REDUCE, d, edge, b.reduce(param(d, shape, inputs, values=values), op, axes), inputs)
+
+
+def _empty(op: Op, d: DType, edge: str) -> Case:
+    """The identity (R32), beside one row of data, since an identity may be zero."""
+    inputs: Inputs = {}
+    nothing = b.reduce(param(d, (2, 0), inputs, values=to_array([], d).reshape(2, 0)), op, (1,))
+    something = b.reduce(param(d, (2, 3), inputs, values=to_array(ordinary(d)[:6], d).reshape(2, 3)), op, (1,))
+    return single(Op.REDUCE, d, edge, b.stack(nothing, something), inputs)
+
+
+def _situations(d: DType, n: int) -> Array:
+    """One row of `n` values per edge class (its values among ordinary ones), after two ordinary rows."""
+    rows = [_ring(ordinary(d), n, 1), _ring(ordinary(d)[2:], n, 1)]
+    for pool in classes(d).values():
+        rows.append(_ring(pool, n, 1))
+        rows.append([ordinary(d)[k % 8] if k != 5 else pool[-1] for k in range(n)])
+    values = to_array([v for r in rows for v in r], d).reshape(len(rows), n)
+    return values if not d.is_float else np.concatenate([values, _cancelling(d, n), _normals(d, 3, n)])
+
+
+def _ring(pool: tuple[int, ...], n: int, step: int) -> list[int]:
+    return [pool[k * step % len(pool)] for k in range(n)]
+
+
+def _cancelling(d: DType, n: int) -> Array:
+    """Large terms that cancel and a small one that must survive, and infinities of both signs."""
+    big = min(d.max_finite / 8, 2.0**20)
+    rows = [[big, -big] * (n // 2) + [0.5], [0.5, big, -big] * (n // 3) + [0.0] * (n - n // 3 * 3)]
+    if d.has_inf:
+        rows.append([np.inf, -np.inf] + [1.0] * (n - 2))
+    return np.array(rows).astype(to_array([], d).dtype)
+
+
+def _normals(d: DType, rows: int, n: int) -> Array:
+    if d.is_float:
+        return seeded("normals", d.name, n).standard_normal((rows, n)).astype(to_array([], d).dtype)
+    if d.kind is Kind.BOOL:
+        return seeded("bools", n).integers(0, 50, (rows, n)) == 0
+    return to_array(random_bits(d, rows * n, "long", n), d).reshape(rows, n)

@@ -1,0 +1,116 @@
+"""Negative controls and the positive one: backends whose score is known before they run.
+
+`Empty` implements nothing, `Zeros` returns zeros, `FirstInput` its first operand, `NoNan` drops NaNs, `Interp` is the interpreter.
+They are run by the suite's own tests; a suite that lets one of the first three score is broken.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from uops.backends.contract import Backend, Capabilities, Inputs, Missing
+from uops.interp import run
+from uops.spec.errors import Unsupported
+from uops.spec.node import UOp
+from uops.spec.result import Result
+
+
+class Interp(Backend):
+    """The reference interpreter as a backend: it scores 100%."""
+
+    name = "interp"
+
+    def version(self) -> str:
+        from uops import __version__
+
+        return f"uops {__version__} interpreter, NumPy {np.__version__}"
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        return run(graph, inputs)
+
+
+class _Control(Interp):
+    """Starts from the right result and spoils it."""
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        good = run(graph, inputs)
+        return Result(
+            tuple(self.spoil(v, inputs) for v in good.values), {k: self.spoil(v, inputs) for k, v in good.buffers.items()}
+        )
+
+    def spoil(self, value: Any, inputs: Inputs) -> Any:
+        raise NotImplementedError
+
+
+class Empty(Interp):
+    """Declares that it has nothing: nothing is run and nothing passes."""
+
+    name = "control-empty"
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(unsupported=(Missing("*", "*", "implements nothing"),))
+
+
+class Refusing(Interp):
+    """Declares everything and refuses each program when it comes: an undeclared gap is a failure."""
+
+    name = "control-refusing"
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        raise Unsupported(graph.op.name, self.name)
+
+
+class Zeros(_Control):
+    name = "control-zeros"
+
+    def spoil(self, value: Any, inputs: Inputs) -> Any:
+        return np.zeros_like(value)
+
+
+class AllNan(_Control):
+    """All NaN; all ones bits where the dtype has no NaN."""
+
+    name = "control-nan"
+
+    def spoil(self, value: Any, inputs: Inputs) -> Any:
+        a = np.asarray(value)
+        if a.dtype == np.bool_:
+            return np.ones_like(a)
+        return np.full(a.shape, -1 % (1 << 8 * a.dtype.itemsize), f"u{a.dtype.itemsize}").view(a.dtype)
+
+
+class FirstInput(_Control):
+    """The first input's elements, in the result's dtype and shape."""
+
+    name = "control-first-input"
+
+    def spoil(self, value: Any, inputs: Inputs) -> Any:
+        return first_input(value, inputs)
+
+
+def first_input(value: Any, inputs: Inputs) -> Any:
+    """What a backend that returns its first input would give in place of `value`."""
+    arrays = [inputs[k] for k in sorted(inputs) if isinstance(inputs[k], np.ndarray)]
+    a = np.asarray(value)
+    if not arrays:
+        return np.zeros_like(a)
+    with np.errstate(all="ignore"):
+        source = arrays[0] if arrays[0].dtype == a.dtype else arrays[0].astype(np.float64).astype(a.dtype)
+    return np.resize(source, a.shape) if source.size else np.zeros_like(a)
+
+
+class NoNan(_Control):
+    """Drops NaNs: a NaN result becomes zero."""
+
+    name = "control-no-nan"
+
+    def spoil(self, value: Any, inputs: Inputs) -> Any:
+        a = np.asarray(value)
+        if a.dtype.kind in "iub":
+            return a
+        return np.where(np.isnan(a.astype(np.float64)), np.zeros_like(a), a)

@@ -1,0 +1,110 @@
+"""The data of the conformance suite: cells, cases, verdicts.
+
+A *cell* is (row of the specification, dtype, edge class). A *case* is one graph with inputs; its outputs are divided into *segments*, each
+of which tests one cell. A cell's status is the worst of its segments'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from uops.spec.dtypes import DType
+from uops.spec.node import UOp
+
+
+class Status(Enum):
+    """What became of a cell. Only PASS counts as passed; UNSUPPORTED and NOT_RUN stay in the denominator of coverage."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    XFAIL = "expected failure"
+    UNSUPPORTED = "unsupported"
+    NOT_RUN = "not run"
+
+
+class Level(Enum):
+    """The two conformance levels of P3."""
+
+    STRICT = "strict"
+    CORE = "core"
+
+
+class Tier(Enum):
+    """How much is asked: smoke is a sample for every change, full is every required cell."""
+
+    SMOKE = "smoke"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cell:
+    """`row` is a row id such as `Elementwise/Add`, `dtype` a dtype's name, `edge` the edge class."""
+
+    row: str
+    dtype: str
+    edge: str
+
+    def __str__(self) -> str:
+        return f"{self.row} x {self.dtype} x {self.edge}"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Elements [start, stop) of flattened output `output`; a key `b<unique>` names a buffer's final contents instead."""
+
+    edge: str
+    output: int | str
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One graph of the suite; `name` is unique within its row and dtype."""
+
+    row: str
+    dtype: DType
+    name: str
+    graph: UOp
+    inputs: dict[str, Any]
+    segments: tuple[Segment, ...]
+
+    @property
+    def id(self) -> str:
+        return f"{self.row}/{self.dtype.name}/{self.name}"
+
+    def cell(self, segment: Segment) -> Cell:
+        return Cell(self.row, self.dtype.name, segment.edge)
+
+    def cells(self) -> list[Cell]:
+        return list(dict.fromkeys(self.cell(s) for s in self.segments))
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One wrong element (or one wrong run, when `element` is None): where, what was got, what was allowed; values with their bits."""
+
+    case: str
+    message: str
+    output: int | str | None = None
+    element: int | None = None
+    operands: tuple[str, ...] = ()
+    got: str | None = None
+    allowed: str | None = None
+    reproducer: str | None = None
+
+
+@dataclass(slots=True)
+class CellResult:
+    """A cell's verdict at one level; `max_ulp` is the largest distance from the correctly rounded result among accepted elements."""
+
+    cell: Cell
+    status: Status
+    elements: int = 0
+    failed: int = 0
+    max_ulp: float = 0.0
+    reason: str | None = None
+    failures: list[Failure] = field(default_factory=list)
+    sets: dict[str, int] = field(default_factory=dict)  # R31: elements by kind of allowed set

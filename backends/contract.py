@@ -1,0 +1,91 @@
+"""What a backend is, to those who judge it and those who write one.
+
+A backend has a name, a version, capabilities that it declares *before* a run, and `run(graph, inputs) -> Result`. One that is made
+of a renderer and a toolchain derives from `CompilerBackend` and leaves lowering, buffers and launches to `uops.compiler`.
+Inputs and results are NumPy arrays in the dtypes of `uops.backends.arrays`; keys are `p<slot>`, `b<unique>` and variables' names.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any, ClassVar
+
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
+from uops.spec.node import UOp
+from uops.spec.result import Result
+
+Inputs = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Rows and dtypes that a backend does not have. `row` and `dtype` are globs over row ids and dtype names."""
+
+    row: str
+    dtype: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """Rows and dtypes where a backend is known to differ at `level` (`strict` or `core`), with the place that says why."""
+
+    row: str
+    dtype: str
+    level: str
+    reason: str
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do, declared before the run. Sizes are bytes; widths are lanes, widest last."""
+
+    dtypes: tuple[DType, ...] = dt.STORABLE
+    unsupported: tuple[Missing, ...] = ()
+    deviations: tuple[Deviation, ...] = ()
+    levels: tuple[str, ...] = ("strict", "core")
+    vector_widths: tuple[int, ...] = (1,)
+    local_memory: int = 0
+    threads: int = 1
+    tensor_cores: tuple[str, ...] = ()
+
+    def missing(self, row: str, dtype: DType | None = None) -> Missing | None:
+        """Why the backend does not have this cell, or None if it claims to. `dtype` None: a row without one."""
+        if dtype is not None and dtype in dt.STORABLE and dtype not in self.dtypes:
+            return Missing(row, dtype.name, f"no dtype {dtype.name}")
+        return next((m for m in self.unsupported if _covers(m.row, m.dtype, row, dtype)), None)
+
+    def deviation(self, row: str, dtype: DType | None, level: str) -> Deviation | None:
+        """The declared deviation of this cell at `level`, or None."""
+        return next((d for d in self.deviations if d.level == level and _covers(d.row, d.dtype, row, dtype)), None)
+
+
+def _covers(row_glob: str, dtype_glob: str, row: str, dtype: DType | None) -> bool:
+    return fnmatchcase(row, row_glob) and fnmatchcase(dtype.name if dtype else "", dtype_glob)
+
+
+class Backend(ABC):
+    """A subject under test. One instance serves one thread; `close` gives back what it holds."""
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def version(self) -> str:
+        """Name and version of everything that decides results, for reports."""
+
+    @abstractmethod
+    def capabilities(self) -> Capabilities:
+        """What this backend declares; the same for the whole life of the process."""
+
+    @abstractmethod
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Evaluate a TENSOR graph. Raises Unsupported for what it lacks, Trap for a defined failure that it detects."""
+
+    def close(self) -> None:
+        """Release devices and memory; the instance is not used afterwards."""
+        return None

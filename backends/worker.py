@@ -1,0 +1,295 @@
+"""Run a backend in other processes, so that a crash, a hang or a runaway allocation is data.
+
+`Worker` is one process that lasts: it takes batches and is started again after it died. `run_all` drives several of them. Every way
+a case can end is an `Outcome`; no exception of the backend, no signal and no time-out reaches the caller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any
+
+import uops.backends
+from uops.backends.arrays import decode_result, encode
+from uops.backends.registry import BrokenBackend
+from uops.backends.serve import Frame, pack, split_frame
+from uops.spec.node import UOp
+from uops.spec.result import Result
+from uops.spec.text import show
+
+#: How a case can end.
+STATUSES = ("ok", "error", "crash", "timeout", "unsupported", "trap")
+_CHUNK = 1 << 16
+_TAIL = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A program, as text or as a graph, and its inputs."""
+
+    program: str | UOp
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        return self.program if isinstance(self.program, str) else show(self.program)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`result` is there for `ok` alone; `signal` names what ended the process of a `crash`, where a signal did."""
+
+    status: str
+    result: Result | None = None
+    message: str = ""
+    signal: str | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds per case, seconds to start, bytes of address space (0: no limit)."""
+
+    timeout: float = 10.0
+    start: float = 60.0
+    memory: int = 4 << 30
+
+
+class Worker:
+    """One backend in one process. Use as a context manager; not for use by two threads at a time."""
+
+    def __init__(
+        self, backend: str, options: Mapping[str, Any] | None = None, limits: Limits = Limits(), path: Sequence[str] = ()
+    ) -> None:
+        self.backend = backend
+        self.limits = limits
+        self.restarts = 0
+        self._settings = {"backend": backend, "options": dict(options or {}), "memory": limits.memory, "path": list(path)}
+        self._process: _Process | None = None
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def version(self) -> str:
+        """What the backend says of itself. Raises BrokenBackend."""
+        return self._ready().version
+
+    def run(self, case: Case) -> Outcome:
+        """Run one case."""
+        return next(self.run_batch((case,)))
+
+    def run_batch(self, cases: Sequence[Case]) -> Iterator[Outcome]:
+        """One outcome per case, in order, each as soon as it is known. Raises BrokenBackend if the backend does not even start.
+
+        After a case that ended the process, a new one takes the rest. That case is run again by itself: a crash that does not happen
+        then was prepared by an earlier case, and the message says so.
+        """
+        left = deque(cases)
+        while left:
+            process = self._ready()
+            process.send(list(left))
+            for k in range(len(left)):
+                answer = process.receive(self.limits.timeout)
+                if answer is None:
+                    yield self._lost(process, left.popleft(), first=k == 0)
+                    break
+                left.popleft()
+                yield _outcome(*answer)
+
+    def _ready(self) -> _Process:
+        if self._process is None:
+            self._process = _Process(self._settings, self.limits)
+        return self._process
+
+    def _lost(self, process: _Process, case: Case, *, first: bool) -> Outcome:
+        """The process did not answer: it hangs or is gone."""
+        self._process = None
+        self.restarts += 1
+        outcome = process.post_mortem(self.limits.timeout)
+        if outcome.status != "crash" or first:
+            return outcome
+        again = self.run(case)
+        if again.status == "crash":
+            return again
+        note = f"not when run alone ({again.status}): an earlier case of its batch may have damaged the process. {outcome.message}"
+        return Outcome("crash", None, note, outcome.signal, outcome.seconds)
+
+
+class _Process:
+    """A started `uops.backends.serve`, its pipes, and what it printed."""
+
+    def __init__(self, settings: Mapping[str, Any], limits: Limits) -> None:
+        read, give = os.pipe()
+        take, write = os.pipe()
+        self._log: IO[bytes] = tempfile.TemporaryFile()
+        command = [sys.executable, "-m", "uops.backends.serve", str(read), str(write)]
+        try:
+            self._popen = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(read, write), env=_environment()
+            )
+        finally:
+            os.close(read)
+            os.close(write)
+        self._requests = open(give, "wb", buffering=0)
+        self._answers = open(take, "rb", buffering=0)
+        self._poll = select.poll()
+        self._poll.register(take, select.POLLIN)
+        self._buffer = bytearray()
+        self._hung = False
+        self._write(pack(dict(settings)))
+        self.version = self._greeting(limits.start)
+
+    def _greeting(self, seconds: float) -> str:
+        first = self.receive(seconds)
+        if first is None:
+            raise BrokenBackend(f"the backend's process did not start: {self.post_mortem(seconds).message}")
+        if "broken" in first[0]:
+            self.end()
+            raise BrokenBackend(str(first[0]["broken"]))
+        return str(first[0]["ready"])
+
+    def send(self, cases: Sequence[Case]) -> None:
+        """Give a batch. The process reads it whole before it answers, so neither side waits for the other."""
+        body = bytearray()
+        headers = []
+        for case in cases:
+            header, data = encode(case.inputs)
+            for entry in header.values():
+                if "offset" in entry:
+                    entry["offset"] += len(body)
+            headers.append({"program": case.text, "inputs": header})
+            body += data
+        self._write(pack({"cases": headers}, bytes(body)))
+
+    def _write(self, data: bytes) -> None:
+        view = memoryview(data)
+        with contextlib.suppress(BrokenPipeError):  # the missing answer reports it
+            while view:
+                view = view[self._requests.write(view) or 0 :]
+
+    def receive(self, seconds: float) -> Frame | None:
+        """The next answer, or None if the process ended or `seconds` passed."""
+        deadline = time.monotonic() + seconds
+        while (found := split_frame(self._buffer)) is None:
+            if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                self._hung = True
+                return None
+            data = self._answers.read(_CHUNK)
+            if not data:
+                return None
+            self._buffer += data
+        frame, size = found
+        del self._buffer[:size]
+        return frame
+
+    def post_mortem(self, timeout: float) -> Outcome:
+        """Why there was no answer; the process is gone afterwards."""
+        if self._hung:
+            self.end(patience=0.0)
+            return Outcome("timeout", None, f"no answer within {timeout:g} s", None, timeout)
+        try:
+            status = self._popen.wait(timeout=5.0)
+        except subprocess.TimeoutExpired:
+            status = 0
+        text = self._printed()
+        self.end(patience=0.0)
+        name = _signal_name(-status) if status < 0 else None
+        how = f"ended by {name}" if name else f"exited with status {status}"
+        return Outcome("crash", None, f"{how}{': ' + text if text else ''}", name)
+
+    def _printed(self) -> str:
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - _TAIL))
+        return self._log.read().decode(errors="replace").strip()
+
+    def end(self, patience: float = 2.0) -> None:
+        """Close the pipes, which asks the process to end; kill it if it does not."""
+        self._requests.close()
+        self._answers.close()
+        try:
+            self._popen.wait(timeout=patience)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+        self._log.close()
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the place this package was imported from."""
+    ours = str(Path(uops.backends.__file__).absolute().parents[2])
+    rest = os.environ.get("PYTHONPATH", "")
+    return {**os.environ, "PYTHONPATH": f"{ours}{os.pathsep}{rest}" if rest else ours}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _outcome(header: dict[str, Any], body: bytes) -> Outcome:
+    result = decode_result(header["result"], body) if header["status"] == "ok" else None
+    return Outcome(header["status"], result, header["message"], None, header["seconds"])
+
+
+def run_all(
+    backend: str,
+    cases: Iterable[Case],
+    *,
+    jobs: int = 1,
+    batch: int = 32,
+    options: Mapping[str, Any] | None = None,
+    limits: Limits = Limits(),
+    path: Sequence[str] = (),
+) -> Iterator[Outcome]:
+    """Outcomes in the order of `cases`, from `jobs` workers that take `batch` cases at a time. `cases` is read as it is needed."""
+    local = threading.local()
+    workers: list[Worker] = []
+
+    def work(chunk: list[Case]) -> list[Outcome]:
+        if not hasattr(local, "worker"):
+            local.worker = Worker(backend, options, limits, path)
+            workers.append(local.worker)
+        return list(local.worker.run_batch(chunk))
+
+    source = iter(cases)
+    chunks = iter(lambda: list(islice(source, batch)), [])
+    pending: deque[Future[list[Outcome]]] = deque()
+    with ThreadPoolExecutor(jobs) as threads:
+        try:
+            for chunk in chunks:
+                pending.append(threads.submit(work, chunk))
+                if len(pending) > 2 * jobs:
+                    yield from pending.popleft().result()
+            while pending:
+                yield from pending.popleft().result()
+        finally:
+            for waiting in pending:
+                waiting.cancel()
+            threads.shutdown(wait=True)
+            for worker in workers:
+                worker.close()

@@ -1,0 +1,158 @@
+"""Sin of float32 and float64 as a graph, exact argument reduction included.
+
+The result is (-1)^n * sin(r) with r = x - n*pi in [-pi/2, pi/2] and an odd polynomial in r. Every lane pays for the hardest reduction, so the
+reductions are chosen for few operations:
+
+- float32, any x: float64 chunks of 1/(2 pi). A product of x with a 28-bit chunk is exact, whole turns are dropped with Trunc after each chunk.
+- float64, any x: Payne and Hanek in integers. x = M * 2^e; 192 bits of 2^e/(2 pi) are picked from a constant by a tree of Where and a shift,
+  their product with M modulo one turn is kept to 128 bits.
+- |x| at most `BOUNDED` by its min_max: x - n*pi with pi in two or three doubles.
+"""
+
+from __future__ import annotations
+
+import math
+
+from uops.compiler.decompose import coefficients as k
+from uops.compiler.decompose.build import E, horner, where
+from uops.spec import dtypes as dt
+
+#: Largest |x| for which the reduction by a rounded quotient is used; n and its product with the first part of pi are then exact.
+BOUNDED = 2.0**30
+_MAGIC = 1.5 * 2.0**52
+_SIGN = 1 << 63
+_LOW32 = 0xFFFFFFFF
+
+
+def sin(x: E, bound: float = math.inf) -> E:
+    """sin(x) for float32 or float64 within 2 ulp (R17), NaN for infinities, sin(-0) = -0. `bound` is a known limit of |x|."""
+    reduced = {dt.float32: _sin32, dt.float64: _sin64}[x.dtype]
+    return reduced(x, bound <= BOUNDED)
+
+
+def _sin32(x: E, bounded: bool) -> E:
+    wide = x.cast(dt.float64)
+    r = (_quotient32(wide) if bounded else _chunks(wide)).cast(dt.float32)
+    z = r * r
+    y = (horner(z, k.SIN_32) * z).fma(r, r)
+    return where(x.eq(0.0), x, y)
+
+
+def _quotient32(x: E) -> E:
+    """(-1)^n * (x - n*pi), pi to 106 bits."""
+    n, flip = nearest(x, k.INV_PI)
+    r = n.fma(-k.PI[1], n.fma(-k.PI[0], x))
+    return flip_sign(r, flip)
+
+
+def _chunks(x: E) -> E:
+    """(-1)^n * (x - n*pi) for a float64 `x` that holds a float32; see `TURN_CHUNKS`.
+
+    Each fma is exact where its result is large enough to matter, because x has 24 bits, a chunk 28, and the turn before it is below 1.
+    """
+    first, *middle, last = k.TURN_CHUNKS
+    turn = _fraction(x * first)
+    for chunk in middle:
+        turn = _fraction(x.fma(chunk, turn))
+    turn = x.fma(last, turn)
+    n, flip = nearest(turn, 2.0)
+    return flip_sign(n.fma(-0.5, turn) * k.TWO_PI, flip)
+
+
+def _fraction(t: E) -> E:
+    return t - t.trunc()
+
+
+def nearest(x: E, scale: float) -> tuple[E, E]:
+    """n = the integer nearest to x*scale, |n| < 2^51, and n's parity in the sign bit of a uint64."""
+    shifted = x.fma(scale, _MAGIC)
+    return shifted - _MAGIC, shifted.bits() << 63
+
+
+def flip_sign(x: E, sign: E) -> E:
+    """`x` negated where the sign bit of `sign` is set; the other bits of `sign` are clear."""
+    return (x.bits() ^ sign).bitcast(x.dtype)
+
+
+def _sin64(x: E, bounded: bool) -> E:
+    bits = x.bits()
+    sign = bits & _SIGN
+    magnitude = bits ^ sign
+    size = magnitude.bitcast(dt.float64)
+    high, low, flip = _quotient64(size) if bounded else _payne_hanek(magnitude, size)
+    z = high * high
+    # sin(high + low) = high + low * (1 - z/2) + z * high * P(z); the cosine needs few bits
+    correction = z.fma(-0.5, 1.0) * low
+    y = high + (z * high).fma(horner(z, k.SIN_64), correction)
+    return flip_sign(y, sign ^ flip)
+
+
+def _quotient64(x: E) -> tuple[E, E, E]:
+    """x - n*pi as an unevaluated sum, pi to 159 bits, and n's parity; 0 <= x <= BOUNDED."""
+    n, flip = nearest(x, k.INV_PI)
+    head = n.fma(-k.PI[0], x)  # exact: a multiple of 2^-52 below 2
+    part = n * k.PI[1]
+    high = head - part
+    back = head - high
+    low = (back - part) + (head - (high + back))
+    return high, low - n.fma(k.PI[1], -part) - n * k.PI[2], flip
+
+
+def _payne_hanek(magnitude: E, size: E) -> tuple[E, E, E]:
+    """|x| - n*pi as an unevaluated sum, and n's parity. Below 1 the argument itself is the reduced one."""
+    turn_high, turn_low = _turn(magnitude)
+    near = (turn_high >> 62) + 1  # in quarter turns
+    flip = (near >> 1) << 63
+    high, low = _to_radians((turn_high << 1) | (turn_low >> 63), turn_low << 1)
+    small = size < 1.0
+    return where(small, size, high), where(small, 0.0, low), where(small, 0, flip)
+
+
+def _turn(magnitude: E) -> tuple[E, E]:
+    """|x|/(2 pi) modulo 1 in units of 2^-128, as two uint64, for |x| >= 1."""
+    exponent = (magnitude >> 52) - 1023
+    mantissa = (magnitude & ((1 << 52) - 1)) | (1 << 52)
+    w0, w1, w2 = _window(exponent)
+    m1, m0 = mantissa >> 32, mantissa & _LOW32
+    a1, a0, b1 = w1 >> 32, w1 & _LOW32, w2 >> 32
+    # mantissa * w1, all 117 bits: the middle column first
+    p00, p01 = m0 * a0, m0 * a1
+    middle = m1 * a0 + (p00 >> 32) + (p01 & _LOW32)
+    carry_in = m1 * a1 + (p01 >> 32) + (middle >> 32)
+    low = (middle << 32) | (p00 & _LOW32)
+    total = low + (m1 * b1 + ((m0 * b1) >> 32))
+    carry = (total < low).cast(dt.uint64)
+    return mantissa * w0 + carry_in + carry, total
+
+
+def _window(exponent: E) -> tuple[E, E, E]:
+    """The 192 bits of `TURN_WORDS` from bit `exponent` (0 to 1023) on: a barrel shift by whole words, then by bits."""
+    words = [exponent.const(w) for w in k.TURN_WORDS]
+    for step in (8, 4, 2, 1):
+        far = (exponent & (64 * step)).ne(0)
+        words = [where(far, words[i + step], words[i]) for i in range(min(len(words) - step, step + 3))]
+    shift = exponent & 63
+    rest = shift ^ 63
+    w0, w1, w2 = ((words[i] << shift) | ((words[i + 1] >> 1) >> rest) for i in range(3))
+    return w0, w1, w2
+
+
+def _to_radians(high: E, low: E) -> tuple[E, E]:
+    """pi times the signed 128-bit fraction (high, low) in units of 2^-128, as an unevaluated sum of doubles.
+
+    The words are split into 32, 32 and 52 bits, each an exact double, by setting them below the bits of a power of two.
+    """
+    top = _field((high >> 32) ^ (1 << 31), 52, 2.0**52 + 2.0**31) * 2.0**-32
+    middle = _field(high & _LOW32, 52, 2.0**52) * 2.0**-64
+    bottom = _field(low >> 12, -64, 2.0**-64)
+    head = top + middle
+    tail = (middle - (head - top)) + bottom
+    h = head + tail
+    t = tail - (h - head)
+    radians = h * k.PI[0]
+    return radians, t.fma(k.PI[0], h.fma(k.PI[1], h.fma(k.PI[0], -radians)))
+
+
+def _field(value: E, exponent: int, offset: float) -> E:
+    """The integer `value` below 2^52, in units of 2^(exponent - 52), less `offset` - 2^exponent."""
+    return (value | ((exponent + 1023) << 52)).bitcast(dt.float64) - offset

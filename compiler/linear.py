@@ -1,0 +1,66 @@
+"""Sums of coefficient times term: the canonical form of index arithmetic.
+
+Index values are mathematical integers (R08), so that Add, Sub, Neg and Mul by a constant are linear algebra without a condition.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from uops.spec import dtypes as dt
+from uops.spec.args import ConstArg
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+
+class Sum(NamedTuple):
+    """constant + sum of coefficient * term; terms in order of first use, no coefficient is 0."""
+
+    terms: dict[UOp, int]
+    constant: int
+
+
+def linear(root: UOp) -> Sum:
+    """The sum that an index node spells; whatever is neither Add, Sub, Neg, Mul by a constant nor Const is one term."""
+    terms: dict[UOp, int] = {}
+    constant = 0
+    stack = [(root, 1)]
+    while stack:
+        u, k = stack.pop()
+        if u.op is Op.CONST:
+            constant += k * u.arg.value
+        elif u.op is Op.ADD:
+            stack += [(u.src[1], k), (u.src[0], k)]
+        elif u.op is Op.SUB:
+            stack += [(u.src[1], -k), (u.src[0], k)]
+        elif u.op is Op.NEG:
+            stack.append((u.src[0], -k))
+        elif u.op is Op.MUL and u.src[1].op is Op.CONST:
+            stack.append((u.src[0], k * u.src[1].arg.value))
+        elif u.op is Op.MUL and u.src[0].op is Op.CONST:
+            stack.append((u.src[1], k * u.src[0].arg.value))
+        else:
+            terms[u] = terms.get(u, 0) + k
+    return Sum({t: k for t, k in terms.items() if k}, constant)
+
+
+def same_sum(a: UOp, b: UOp) -> bool:
+    """Whether two index nodes are the same sum, hence equal."""
+    x, y = linear(a), linear(b)
+    return x.constant == y.constant and x.terms == y.terms
+
+
+def build(s: Sum) -> UOp:
+    """A node for a sum: terms left to right, the constant last."""
+    parts = [t if k == 1 else UOp(Op.MUL, (t, number(k))) for t, k in s.terms.items()]
+    if s.constant or not parts:
+        parts.append(number(s.constant))
+    total = parts[0]
+    for p in parts[1:]:
+        total = UOp(Op.ADD, (total, p))
+    return total
+
+
+def number(k: int) -> UOp:
+    """An index constant."""
+    return UOp(Op.CONST, (), ConstArg(k, dt.index))

@@ -1,0 +1,18 @@
+"""The rewrite rules, one module per theme; each rule is sound alone, so that their order affects quality only (STYLE 9)."""
+
+from uops.compiler.rewrite import Rule
+from uops.compiler.rules import booleans, casts, folding, index, integers, where
+
+#: For index expressions and conditions, while ranges are pushed through movement ops.
+INDEXING: tuple[Rule, ...] = (*folding.RULES, *index.RULES, *integers.RULES, *booleans.RULES, *where.RULES, *casts.RULES)
+#: For the values of kernels, before and after instruction selection.
+VALUES: tuple[Rule, ...] = INDEXING
+
+THEMES: dict[str, tuple[Rule, ...]] = {
+    "folding": folding.RULES,
+    "index": index.RULES,
+    "integers": integers.RULES,
+    "booleans": booleans.RULES,
+    "where": where.RULES,
+    "casts": casts.RULES,
+}
