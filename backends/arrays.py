@@ -70,7 +70,8 @@ def _decode(entry: Any, body: bytes) -> Any:
 
 def encode_result(result: Result) -> tuple[Header, bytes]:
     """A packet of a Result: values under their positions, buffers under their keys."""
-    return encode({**{f"v{k}": v for k, v in enumerate(result.values)}, **result.buffers})
+    named = {**{f"v{k}": v for k, v in enumerate(result.values)}, **result.buffers}
+    return encode({name: np.asarray(value) for name, value in named.items()})
 
 
 def decode_result(header: Header, body: bytes) -> Result:

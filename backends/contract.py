@@ -88,4 +88,4 @@ class Backend(ABC):
 
     def close(self) -> None:
         """Release devices and memory; the instance is not used afterwards."""
-        return None
+        return

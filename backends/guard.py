@@ -36,7 +36,7 @@ class Side(Enum):
 class Guarded:
     """`size` bytes between guard pages. `data` is the memory as uint8; `address` is its first byte.
 
-    Memory at the END is aligned only as far as its size is, which for an array is its item size: code that assumes more faults here.
+    Memory at the END is aligned only as far as its size is, which for an array is its item size: code that assumes more faults.
     """
 
     def __init__(self, size: int, side: Side = Side.END) -> None:
@@ -60,5 +60,7 @@ class Guarded:
         """Raises Unsound where the slack was written."""
         touched = np.flatnonzero(self._slack != _PATTERN)
         if touched.size:
-            first = int(touched[0]) + (0 if self.side is Side.END else self.size) - (self._slack.size if self.side is Side.END else 0)
+            first = (
+                int(touched[0]) + (0 if self.side is Side.END else self.size) - (self._slack.size if self.side is Side.END else 0)
+            )
             raise Unsound(f"{touched.size} bytes outside a buffer of {self.size} bytes were written, the first at byte {first}")

@@ -1,7 +1,7 @@
 """The process in which a backend is judged: reads batches of cases, answers each as soon as it is done.
 
-Started by `uops.backends.worker` as `python -m uops.backends.serve READ WRITE`, the two numbers being inherited pipe ends. Frames are a
-JSON header and a binary body. Every exception is an answer; whatever ends the process is for the other side to see.
+Started by `uops.backends.worker` as `python -m uops.backends.serve READ WRITE`, the two numbers being inherited pipe ends. Frames
+are a JSON header and a binary body. Every exception is an answer; whatever ends the process is for the other side to see.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 _SIZES = struct.Struct("<IQ")
 
@@ -51,7 +51,12 @@ def split_frame(data: bytes | bytearray) -> tuple[Frame, int] | None:
 
 def main(arguments: list[str]) -> None:
     """Serve until the request pipe is closed."""
-    requests, answers = open(int(arguments[0]), "rb"), open(int(arguments[1]), "wb", buffering=0)
+    with open(int(arguments[0]), "rb") as requests, open(int(arguments[1]), "wb", buffering=0) as answers:
+        serve(requests, answers)
+
+
+def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
+    """The first frame says which backend, the others are batches."""
     faulthandler.enable(all_threads=False)
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     first = read_frame(requests)

@@ -104,8 +104,8 @@ class Worker:
     def run_batch(self, cases: Sequence[Case]) -> Iterator[Outcome]:
         """One outcome per case, in order, each as soon as it is known. Raises BrokenBackend if the backend does not even start.
 
-        After a case that ended the process, a new one takes the rest. That case is run again by itself: a crash that does not happen
-        then was prepared by an earlier case, and the message says so.
+        After a case that ended the process, a new one takes the rest. That case is run again by itself: a crash that does not
+        happen then was prepared by an earlier case, and the message says so.
         """
         left = deque(cases)
         while left:
@@ -144,7 +144,7 @@ class _Process:
     def __init__(self, settings: Mapping[str, Any], limits: Limits) -> None:
         read, give = os.pipe()
         take, write = os.pipe()
-        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         command = [sys.executable, "-m", "uops.backends.serve", str(read), str(write)]
         try:
             self._popen = subprocess.Popen(
@@ -153,8 +153,8 @@ class _Process:
         finally:
             os.close(read)
             os.close(write)
-        self._requests = open(give, "wb", buffering=0)
-        self._answers = open(take, "rb", buffering=0)
+        self._requests = open(give, "wb", buffering=0)  # noqa: SIM115
+        self._answers = open(take, "rb", buffering=0)  # noqa: SIM115
         self._poll = select.poll()
         self._poll.register(take, select.POLLIN)
         self._buffer = bytearray()

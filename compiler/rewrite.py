@@ -45,7 +45,7 @@ class Rule:
         found: Binding = {}
         if not match(self.lhs, u, found):
             return None
-        if self.types is not None and not self.types({k: d for k, d in found.items() if isinstance(d, DType)}):
+        if self.types is not None and not self.types(_types(found)):
             return None
         if self.witness is not None:
             proposed = self.witness(found)
@@ -55,6 +55,13 @@ class Rule:
         if self.when is not None and not holds(self.when, found):
             return None
         return instantiate(self.rhs, found, u.dtype), found
+
+
+def _types(found: Binding) -> dict[str, DType]:
+    """The bound type variables, and under `S` the dtype of the cast value, which no type variable names."""
+    types = {name: d for name, d in found.items() if isinstance(d, DType)}
+    source = next((n.dtype for n in found.values() if isinstance(n, UOp)), None)
+    return types if source is None else {**types, "S": source}
 
 
 def holds(condition: Pattern, found: Binding) -> bool:
@@ -148,7 +155,7 @@ def index_by_op(rules: Iterable[Rule]) -> dict[Op, tuple[Rule, ...]]:
     return table
 
 
-#: Weight of an op in the cost order; a leaf weighs 1. Division is dear, so that rules may trade it for multiplications.
+#: Weight of an op in the cost order; a leaf weighs 1. Division is dear, and dearer the more it divides, so that terms leave it.
 # fmt: off
 WEIGHT: dict[Op, int] = {
     Op.IDIV: 40, Op.MOD: 40, Op.SUB: 6, Op.NEG: 4, Op.MUL: 4, Op.CAST: 4, Op.NOT: 4, Op.WHERE: 6,
@@ -156,11 +163,12 @@ WEIGHT: dict[Op, int] = {
 }
 # fmt: on
 _DEFAULT_WEIGHT = 4
+_DIVISIONS = frozenset({Op.IDIV, Op.MOD})
 _COMMUTES = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.CMPNE, Op.CMPEQ})
 
 
 def cost(root: UOp) -> int:
-    """The cost of a node as a tree: op weights plus sources, one more for a constant that stands left of a variable.
+    """The cost of a node as a tree: op weights plus sources, a dividend twice, one more for a constant that stands left of a variable.
 
     Strictly monotonic in every source but for that one unit, which is less than any rule that makes a constant saves; so a step
     that lowers the cost of a node lowers that of every node above, and rewriting ends.
@@ -176,4 +184,6 @@ def cost(root: UOp) -> int:
         stack.pop()
         misplaced = u.op in _COMMUTES and u.src[0].op is Op.CONST and u.src[1].op is not Op.CONST
         found[u] = (WEIGHT.get(u.op, _DEFAULT_WEIGHT) if u.src else 1) + sum(found[s] for s in u.src) + misplaced
+        if u.op in _DIVISIONS:
+            found[u] += found[u.src[0]]
     return found[root]

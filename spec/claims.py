@@ -46,15 +46,15 @@ class Claim:
     gate: bool = False
 
 
-def number(prefix: str, spec: str, drafts: Iterable[Draft]) -> tuple[Claim, ...]:
-    """Drafts in order become <prefix>.C1, .C2, ..."""
-    return tuple(Claim(f"{prefix}.C{k}", d.text, spec, d.ruling, d.check, d.gate) for k, d in enumerate(drafts, 1))
+def number(prefix: str, spec: str, drafts: Iterable[Draft], letter: str = "C") -> tuple[Claim, ...]:
+    """Drafts in order become <prefix>.C1, .C2, ... (of a dialect .D1, .D2, ...)."""
+    return tuple(Claim(f"{prefix}.{letter}{k}", d.text, spec, d.ruling, d.check, d.gate) for k, d in enumerate(drafts, 1))
 
 
 # ------------------------------------------------------------------------------------------------------------- schemas
 
 #: Sources that may be void (effects, bodies, identities); every other source is a value.
-_ANY = frozenset("body deps u uops meta args if linear source sink unique device".split())
+_ANY = frozenset("body deps u uops meta args if linear source sink unique device packed".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def arg_dtype_is(legal: Callable[[DType], bool], words: str, ruling: str) -> Dra
     def check(u: UOp, ctx: Context) -> str | None:
         return None if legal(u.arg.dtype) else f"got {u.arg.dtype}"
 
-    return Draft(f"dtype is {words}", check, ruling)
+    return Draft(f"dtype is {words}", check, ruling, gate=True)
 
 
 def same_dtype(names: str, first: int = 0, last: int | None = None) -> Draft:

@@ -24,6 +24,8 @@ MinMax = tuple[float, float]
 _UNSET: Any = object()
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], UOp] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
+#: Called with each new node while `uops.spec.origins` records.
+created: Callable[[UOp], None] | None = None
 
 
 class UOp:
@@ -55,7 +57,9 @@ class UOp:
             for slot in _SLOTS:
                 put(node, slot, _UNSET)
             _interned[key] = node
-            return node
+        if created is not None:
+            created(node)
+        return node
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a UOp is immutable: cannot set {name}")

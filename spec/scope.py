@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Protocol
 
 from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
+from uops.spec.argtypes import arg_fault
+from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp, users
+from uops.spec.node import UOp, toposort, users
 from uops.spec.ops import ALU, Op
 
 BODIED = frozenset({Op.FUNCTION, Op.CALL})
@@ -40,18 +42,23 @@ _SIZE_OPS = frozenset(ALU | {Op.CONST})
 
 @dataclass(eq=False)
 class Scope:
-    """`root` without the bodies it holds; `owners` are the Functions or Calls whose body it is."""
+    """`root` without the bodies it holds; `owners` are the Functions or Calls whose body it is.
+
+    `outer` and `inner`: whether it is reached without and with a Call around it.
+    """
 
     root: UOp
-    owners: list[UOp]
-    nodes: list[UOp] = field(default_factory=list)
+    nodes: list[UOp]
+    owners: list[UOp] = field(default_factory=list)
+    outer: bool = False
+    inner: bool = False
 
     @cached_property
     def params(self) -> dict[int, list[UOp]]:
         """slot -> the Params of this scope with it."""
         found: dict[int, list[UOp]] = {}
         for u in self.nodes:
-            if u.op is Op.PARAM and u.arg.slot is not None:
+            if u.op is Op.PARAM and well_argued(u) and u.arg.slot is not None:
                 found.setdefault(u.arg.slot, []).append(u)
         return found
 
@@ -89,7 +96,9 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
             if below is not opened and not below <= opened:
                 opened = opened | below if opened else below
         closed = closed_by(u)
-        if closed:
+        if u.op is Op.LINEAR:  # a sequence that opens and closes its own blocks
+            opened = _NONE
+        elif closed:
             opened = opened.difference(closed)
         found[u] = opened | {u} if u.op in RANGES else opened
     return found
@@ -116,12 +125,26 @@ def scope_nodes(root: UOp) -> list[UOp]:
     return order
 
 
+class Target(Protocol):
+    """What a graph after instruction selection may use."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def ops(self) -> frozenset[Op]: ...
+
+    @property
+    def dtypes(self) -> frozenset[DType]: ...
+
+
 class Context:
     """The verification of one graph: `order` holds all its nodes, sources first."""
 
-    def __init__(self, root: UOp, order: list[UOp]) -> None:
+    def __init__(self, root: UOp, order: list[UOp], target: Target | None = None) -> None:
         self.root = root
         self.order = order
+        self.target = target
         self._bases: dict[UOp, UOp | None] = {}
         self._sizes: dict[UOp, bool] = {}
 
@@ -129,15 +152,32 @@ class Context:
     def scopes(self) -> dict[UOp, Scope]:
         """Scope root -> scope; the first is the graph's own."""
         found: dict[UOp, Scope] = {}
-        pending: list[tuple[UOp, UOp | None]] = [(self.root, None)]
-        for body, owner in pending:
+        pending: list[tuple[UOp, UOp | None, bool]] = [(self.root, None, False)]
+        for body, owner, inner in pending:
             scope = found.get(body)
             if scope is None:
-                scope = found[body] = Scope(body, [], scope_nodes(body))
-                pending += [(u.src[0], u) for u in scope.nodes if u.op in BODIED and u.src]
-            if owner is not None:
+                scope = found[body] = Scope(body, scope_nodes(body))
+            if owner is not None and owner not in scope.owners:
                 scope.owners.append(owner)
+            if not (scope.inner if inner else scope.outer):
+                scope.inner, scope.outer = scope.inner or inner, scope.outer or not inner
+                pending += [(u.src[0], u, inner or u.op is Op.CALL) for u in scope.nodes if u.op in BODIED and u.src]
         return found
+
+    @cached_property
+    def outer(self) -> frozenset[UOp]:
+        """Nodes outside of every Call's body."""
+        return frozenset().union(*(s.nodes for s in self.scopes.values() if s.outer))
+
+    @cached_property
+    def inner(self) -> frozenset[UOp]:
+        """Nodes inside the body of a Call."""
+        return frozenset().union(*(s.nodes for s in self.scopes.values() if s.inner))
+
+    @cached_property
+    def sizes(self) -> frozenset[UOp]:
+        """Nodes that spell the shape of a Param."""
+        return frozenset(toposort(*(u.src[0] for u in self.order if u.op is Op.PARAM and u.src)))
 
     @cached_property
     def users(self) -> dict[UOp, list[UOp]]:
@@ -156,7 +196,7 @@ class Context:
         for scope in self.scopes.values():
             first: dict[tuple[int, bool], UOp] = {}
             for u in scope.nodes:
-                if u.op in RANGES:
+                if u.op in RANGES and well_argued(u):
                     other = first.setdefault((u.arg.axis_id, u.arg.renumbered), u)
                     if other is not u:
                         clashes[u] = other
@@ -166,13 +206,14 @@ class Context:
     def buffer_ids(self) -> dict[UOp, UOp]:
         """Buffer -> an earlier Buffer with the same `unique` (R62)."""
         first: dict[object, UOp] = {}
-        return {u: o for u in self.order if u.op is Op.BUFFER for o in [first.setdefault(u.arg.unique, u)] if o is not u}
+        buffers = (u for u in self.order if u.op is Op.BUFFER and well_argued(u))
+        return {u: o for u in buffers for o in [first.setdefault(u.arg.unique, u)] if o is not u}
 
     @cached_property
     def variables(self) -> dict[UOp, UOp]:
         """Named Param -> an earlier one with its name and other bounds (R48)."""
         first: dict[str, UOp] = {}
-        named = (u for u in self.order if u.op is Op.PARAM and u.arg.name is not None)
+        named = (u for u in self.order if is_variable(u) and well_argued(u))
         return {u: o for u in named for o in [first.setdefault(u.arg.name, u)] if o.arg.bounds != u.arg.bounds}
 
     @cached_property
@@ -223,13 +264,14 @@ class Context:
         return self._sizes[u]
 
 
+def well_argued(u: UOp) -> bool:
+    """Whether a node's arg can be read: what this module asks of nodes that may be ill-formed."""
+    return u.arg is not None and arg_fault(u.op, u.arg) is None
+
+
 def is_variable(u: UOp) -> bool:
     """Whether a Param is a named variable (R48)."""
     return u.op is Op.PARAM and getattr(u.arg, "name", None) is not None
-
-
-#: Types whose iterations run in order (R57).
-ORDERED = frozenset({AxisType.LOOP, AxisType.REDUCE})
 
 
 def derivable(u: UOp) -> str | None:

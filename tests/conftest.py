@@ -1,6 +1,6 @@
-"""What all tests share: golden files with an update flag."""
+"""What all tests share: golden files with an update flag, and a cache of compiled objects of their own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,14 @@ Golden = Callable[[str, str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files of tests/golden instead of comparing")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Tests neither read what an earlier run compiled nor write into the user's folders; processes they start inherit this."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UOPS_CACHE", str(tmp_path_factory.mktemp("objects")))
+        yield
 
 
 @pytest.fixture

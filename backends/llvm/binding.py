@@ -25,7 +25,7 @@ class Tier(Enum):
     FULL = 2
 
 
-#: Functions that LLVM calls where the machine lacks the instruction; glibc's are correctly rounded. With the feature, none is allowed.
+#: Functions that LLVM calls where the machine lacks the instruction; glibc's are correctly rounded. With it, none is allowed.
 LIBM = {"fma": ("fma", "fmaf"), "sse4.1": ("trunc", "truncf")}
 
 
@@ -103,7 +103,9 @@ def compile_object(source: str, target: Host, tier: Tier) -> bytes:
 def check_symbols(image: bytes, target: Host) -> None:
     """Raise CompileError where an object is not freestanding."""
     if image[:4] == b"\x7fELF":
-        foreign = [name for name in undefined_symbols(image) if name not in target.allowed_symbols and name != "_GLOBAL_OFFSET_TABLE_"]
+        foreign = [
+            name for name in undefined_symbols(image) if name not in target.allowed_symbols and name != "_GLOBAL_OFFSET_TABLE_"
+        ]
         if foreign:
             raise CompileError(f"the compiled kernel calls {', '.join(foreign)}, which a freestanding object may not")
 

@@ -3,8 +3,8 @@
 Takes: LINEAR over SELECTED ops. Gives: a module with one function, `void kernel(ptr buffers, ptr scalars)`.
 
 `buffers` points at one address per kernel argument and `scalars` at one int64 per kernel argument; argument k is read from the
-table of its kind (a named Param is a scalar), so both are indexed by slot. Everything a target machine decides (triple, data layout,
-features) is left out, so that the same kernel has the same text everywhere.
+table of its kind (a named Param is a scalar), so both are indexed by slot. Everything a target machine decides (triple, data
+layout, features) is left out, so that the same kernel has the same text everywhere.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class _Open(NamedTuple):
 
 
 def render(linear: UOp) -> str:
-    """The module's text. Raises Unsupported for an op or dtype that this backend lacks, Crash where `linear` is no LINEAR kernel."""
+    """The module's text. Raises Unsupported for an op or dtype that this backend lacks, Crash for what is no LINEAR kernel."""
     if linear.op is not Op.LINEAR:
         raise Crash(f"the llvm renderer takes a Linear, got {linear!r}")
     return _Kernel(linear.src).text()

@@ -54,7 +54,7 @@ def literal(value: bool | int | float, d: DType) -> str:
 
 
 def float_literal(value: float, d: DType) -> str:
-    """LLVM writes a float as the bits of the double of the same value; a NaN keeps only the payload bits that `d` has, and is quiet."""
+    """LLVM writes a float as the bits of the double of the same value; a NaN is quiet and keeps the payload bits that `d` has."""
     word: int = struct.unpack("<Q", struct.pack("<d", value))[0]
     if value != value:
         word = (word | 1 << 51) & ~((1 << (52 - d.man_bits)) - 1)

@@ -80,7 +80,7 @@ TABLES = {
     "LOG2_POW32":  ("the same, for float32 Pow in float64",                      lambda: _log2_problem(12),  [DOUBLE] * 13),
     "SIN_32":      ("(sin(r) / r - 1) / z, z = r*r <= (pi/2)^2",                 lambda: _sin_problem(4),    [SINGLE] * 5),
     "SIN_64":      ("the same in float64",                                       lambda: _sin_problem(7),    [DOUBLE] * 8),
-    "ATANH_HEAD":  ("2 atanh(s) / (s ln 2), z = s*s; the first terms as pairs",  lambda: _atanh_problem(9),  [to_pair] * 3 + [DOUBLE] * 7),
+    "ATANH_HEAD":  ("2 atanh(s) / (s ln 2), z = s*s; the first terms as pairs",  lambda: _atanh_problem(9),  [to_pair] * 4 + [DOUBLE] * 6),
     "EXP_TAIL":    ("(exp(w) - 1 - w - w*w/2) / w^3, |w| <= ln(2)/4",            lambda: _exp_problem(8),    [DOUBLE] * 9),
 }
 # fmt: on

@@ -114,16 +114,16 @@ ATANH_HEAD = (
     (_f("0x1.71547652b82fep+1"), _f("0x1.777cb69c7108ep-55")),
     (_f("0x1.ec709dc3a03fdp-1"), _f("0x1.dbc0a028f6f66p-55")),
     (_f("0x1.2776c50ef9bf4p-1"), _f("0x1.7149114a853a9p-55")),
+    (_f("0x1.a61762a7b011ep-2"), _f("0x1.e865b9612e241p-56")),
 )
 #: The remaining terms of ATANH_HEAD.
 ATANH_TAIL = (
-    _f("0x1.a61762a7b011ep-2"),
-    _f("0x1.484b13d5e8abbp-2"),
-    _f("0x1.0c9a8581ec840p-2"),
-    _f("0x1.c68ecaf47671ep-3"),
-    _f("0x1.8a0d8b760e337p-3"),
-    _f("0x1.58b9f3dd6556bp-3"),
-    _f("0x1.63d9b070955bbp-3"),
+    _f("0x1.484b13d5e8a12p-2"),
+    _f("0x1.0c9a8581f24cep-2"),
+    _f("0x1.c68ecaf13983ep-3"),
+    _f("0x1.8a0d8bf3f4763p-3"),
+    _f("0x1.58b9e9f9540a9p-3"),
+    _f("0x1.63da0129b22aep-3"),
 )
 #: (exp(w) - 1 - w - w*w/2) / w^3, |w| <= ln(2)/4; weighted error 2^-68.89.
 EXP_TAIL = (

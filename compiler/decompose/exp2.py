@@ -10,6 +10,7 @@ from __future__ import annotations
 from uops.compiler.decompose import coefficients as k
 from uops.compiler.decompose.build import E, clamp, horner
 from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
 
 #: dtype -> (polynomial, lowest and highest x that need telling apart). Below, 2^x rounds to 0; above, it overflows.
 EXP2 = {dt.float32: (k.EXP2_32, -151.0, 129.0), dt.float64: (k.EXP2_64, -1076.0, 1025.0)}
@@ -23,14 +24,13 @@ def exp2(x: E) -> E:
     shifted = x + (1.5 * 2.0**d.man_bits + 2 * d.bias)
     r = x - (shifted - (1.5 * 2.0**d.man_bits + 2 * d.bias))
     p = horner(r, table).fma(r, 1.0)
-    first, second = split_scale(shifted)
+    first, second = split_scale(shifted.bits(), d)
     return p * first * second
 
 
-def split_scale(shifted: E) -> tuple[E, E]:
-    """Two powers of two whose product is 2^n, for `shifted` holding n + 2 * bias in its low bits; |n| < 2 * bias - 2."""
-    d = shifted.dtype
+def split_scale(bits: E, d: DType) -> tuple[E, E]:
+    """Two powers of two in `d` whose product is 2^n, for n + 2 * bias in the low bits of `bits`; |n| < 2 * bias - 2."""
     exponent_field = ((1 << d.exp_bits) - 1) << d.man_bits
-    doubled = shifted.bits() << d.man_bits
+    doubled = bits << d.man_bits
     first = (doubled >> 1) & exponent_field
     return first.bitcast(d), (doubled - first).bitcast(d)

@@ -105,6 +105,7 @@ def _payne_hanek(magnitude: E, size: E) -> tuple[E, E, E]:
     flip = (near >> 1) << 63
     high, low = _to_radians((turn_high << 1) | (turn_low >> 63), turn_low << 1)
     small = size < 1.0
+    high = where(size < math.inf, high, math.nan)
     return where(small, size, high), where(small, 0.0, low), where(small, 0, flip)
 
 
@@ -114,13 +115,13 @@ def _turn(magnitude: E) -> tuple[E, E]:
     mantissa = (magnitude & ((1 << 52) - 1)) | (1 << 52)
     w0, w1, w2 = _window(exponent)
     m1, m0 = mantissa >> 32, mantissa & _LOW32
-    a1, a0, b1 = w1 >> 32, w1 & _LOW32, w2 >> 32
+    a1, a0, b1, b0 = w1 >> 32, w1 & _LOW32, w2 >> 32, w2 & _LOW32
     # mantissa * w1, all 117 bits: the middle column first
     p00, p01 = m0 * a0, m0 * a1
     middle = m1 * a0 + (p00 >> 32) + (p01 & _LOW32)
     carry_in = m1 * a1 + (p01 >> 32) + (middle >> 32)
     low = (middle << 32) | (p00 & _LOW32)
-    total = low + (m1 * b1 + ((m0 * b1) >> 32))
+    total = low + (m1 * b1 + ((m0 * b1) >> 32) + ((m1 * b0) >> 32))  # of mantissa * w2 the high word, 2 units too low at most
     carry = (total < low).cast(dt.uint64)
     return mantissa * w0 + carry_in + carry, total
 
@@ -142,9 +143,9 @@ def _to_radians(high: E, low: E) -> tuple[E, E]:
 
     The words are split into 32, 32 and 52 bits, each an exact double, by setting them below the bits of a power of two.
     """
-    top = _field((high >> 32) ^ (1 << 31), 52, 2.0**52 + 2.0**31) * 2.0**-32
-    middle = _field(high & _LOW32, 52, 2.0**52) * 2.0**-64
-    bottom = _field(low >> 12, -64, 2.0**-64)
+    top = _field((high >> 32) ^ (1 << 31), 20, 2.0**20 + 0.5)
+    middle = _field(high & _LOW32, -12, 2.0**-12)
+    bottom = _field(low >> 12, -64, 2.0**-64 - 2.0**-117)  # half a unit more: the bits cut off are rounded, not dropped
     head = top + middle
     tail = (middle - (head - top)) + bottom
     h = head + tail

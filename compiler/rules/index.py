@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 
 from uops.compiler.linear import Sum, build, linear, number
-from uops.compiler.pattern import INDEX, Binding, cst, eq, maximum, ne, operation, var
-from uops.compiler.rewrite import Rule, cost
+from uops.compiler.pattern import INDEX, Binding, Pattern, cst, eq, instantiate, lift, maximum, ne, var
+from uops.compiler.rewrite import Rule, Witness, cost
 from uops.spec.node import UOp
-from uops.spec.ops import Op
 
-x, y, s = (var(n, INDEX) for n in "xys")
-q, r = var("q", INDEX), var("r", INDEX)
-c, d, g, a = (cst(n, INDEX) for n in "cdga")
+x, y, s, q, r = (var(n, INDEX) for n in "xysqr")
+c, d, g, k = (cst(n, INDEX) for n in "cdgk")
+zero = lift(0)
 
 
 def _node(found: Binding, name: str) -> UOp:
@@ -25,65 +24,79 @@ def _node(found: Binding, name: str) -> UOp:
     return n
 
 
-def _shorter_sum(op: Op) -> object:
-    """The canonical form of a sum, if it is cheaper."""
+def _cheaper(lhs: Pattern, rhs: Pattern, propose: Witness) -> Witness:
+    """The proposal, where the rule then lowers the cost."""
 
-    def propose(found: Binding) -> dict[str, UOp] | None:
-        before = UOp(op, (_node(found, "x"), _node(found, "y")))
-        after = build(linear(before))
-        return {"q": after} if after is not before and cost(after) < cost(before) else None
+    def checked(found: Binding) -> dict[str, UOp] | None:
+        proposed = propose(found)
+        if proposed is None:
+            return None
+        whole = {**found, **proposed}
+        return dict(proposed) if cost(instantiate(rhs, whole, INDEX[0])) < cost(instantiate(lhs, whole)) else None
 
-    return propose
+    return checked
+
+
+def _canonical(form: Pattern) -> Witness:
+    """The canonical form of a sum."""
+    return lambda found: {"q": build(linear(instantiate(form, found)))}
+
+
+def _product(found: Binding) -> dict[str, UOp]:
+    return {"k": number(_node(found, "c").arg.value * _node(found, "d").arg.value)}
+
+
+def _split(total: Sum, by: int) -> tuple[UOp, UOp]:
+    """(q, r) with total = q * by + r, in q every term whose coefficient `by` divides."""
+    quotient, remainder = divmod(total.constant, by)
+    whole = {t: n // by for t, n in total.terms.items() if n % by == 0}
+    rest = {t: n for t, n in total.terms.items() if n % by}
+    return build(Sum(whole, quotient)), build(Sum(rest, remainder))
 
 
 def _multiples(found: Binding) -> dict[str, UOp] | None:
-    """s = q*c + r with in q the terms whose coefficient c divides; none if q would be empty."""
-    by, total = int(_node(found, "c").arg.value), linear(_node(found, "s"))
+    """s = q*c + r."""
+    by = int(_node(found, "c").arg.value)
     if by == 0:
         return None
-    whole = {t: k // by for t, k in total.terms.items() if k % by == 0}
-    rest = {t: k for t, k in total.terms.items() if k % by}
-    quotient, remainder = divmod(total.constant, by)
-    if not whole and quotient == 0:
-        return None
-    return {"q": build(Sum(whole, quotient)), "r": build(Sum(rest, remainder))}
+    parts = _split(linear(_node(found, "s")), by)
+    return {"q": parts[0], "r": parts[1]}
 
 
 def _common_factor(found: Binding) -> dict[str, UOp] | None:
-    """s = q*g + r and c = d*g, g the greatest common divisor of c and the coefficients that are not below it."""
+    """c = d*g and s = q*g + r, with g the largest common factor that c has with a coefficient."""
     by, total = int(_node(found, "c").arg.value), linear(_node(found, "s"))
-    best = None
-    for k in total.terms.values():
-        common = math.gcd(k, by)
-        if 1 < common < by or (common == by > 1):
-            best = common if best is None else max(best, common)
-    if best is None or by <= 0:
+    best = max((math.gcd(n, by) for n in total.terms.values()), default=1)
+    if best <= 1 or by <= 0:
         return None
-    whole = {t: k // best for t, k in total.terms.items() if k % best == 0}
-    rest = {t: k for t, k in total.terms.items() if k % best}
-    quotient, remainder = divmod(total.constant, best)
-    return {"q": build(Sum(whole, quotient)), "r": build(Sum(rest, remainder)), "g": number(best), "d": number(by // best)}
+    parts = _split(total, best)
+    return {"q": parts[0], "r": parts[1], "g": number(best), "d": number(by // best)}
 
+
+def _sum_rule(name: str, lhs: Pattern, rhs: Pattern, when: Pattern, propose: Witness) -> Rule:
+    return Rule(name, lhs, rhs, when=when, witness=_cheaper(lhs, rhs, propose))
+
+
+_FACTOR = (d > 0) & (r >= 0) & (r < g) & eq(c, d * g) & eq(s, q * g + r)
 
 RULES = (
-    # Sums. Collecting like terms is linear algebra: 2x + 3x = 5x, x - x = 0, (x + 1) + 2 = x + 3.
-    Rule("sum", x + y, q, when=eq(q, x + y), witness=_shorter_sum(Op.ADD)),  # type: ignore[arg-type]
-    Rule("difference", x - y, q, when=eq(q, x - y), witness=_shorter_sum(Op.SUB)),  # type: ignore[arg-type]
-    Rule("product-of-constants", (x * c) * d, x * (c * d)),
-    Rule("distribute", (x + d) * c, x * c + d * c),
-    # Division. q*c + r over c: floor((q*c + r) / c) = q + floor(r / c) for every c but 0.
-    Rule("div-multiples", s // c, q + r // c, when=ne(c, 0) & eq(s, q * c + r), witness=_multiples),
-    Rule("mod-multiples", s % c, r % c, when=ne(c, 0) & eq(s, q * c + r), witness=_multiples),
-    # floor((q*g + r) / (d*g)) = floor(q / d) for 0 <= r < g; the remainder keeps g * (q mod d) + r.
-    Rule("div-factor", s // c, q // d, when=(d > 0) & (r >= 0) & (r < g) & eq(c, d * g) & eq(s, q * g + r), witness=_common_factor),
-    Rule("mod-factor", s % c, (q % d) * g + r, when=(d > 0) & (r >= 0) & (r < g) & eq(c, d * g) & eq(s, q * g + r), witness=_common_factor),
+    # Like terms are collected: 2x + 3x = 5x, x - x = 0, (x + 1) + 2 = x + 3.
+    _sum_rule("sum", x + y, q, eq(q, x + y), _canonical(x + y)),
+    _sum_rule("difference", x - y, q, eq(q, x - y), _canonical(x - y)),
+    Rule("product-of-constants", (x * c) * d, x * k, when=eq(k, c * d), witness=_product),
     Rule("div-one", x // 1, x),
-    Rule("mod-one", x % 1, 0 * c if False else operation(Op.MUL, 0, 0).src[0]),
-    Rule("div-small", x // y, operation(Op.MUL, 0, 0).src[0], when=(x >= 0) & (x < y)),
+    Rule("mod-one", x % 1, zero),
+    # Nothing of 0 <= x < y is left by a division, all of it by a remainder.
+    Rule("div-small", x // y, zero, when=(x >= 0) & (x < y)),
     Rule("mod-small", x % y, x, when=(x >= 0) & (x < y)),
-    Rule("div-div", (x // c) // d, x // (c * d), when=(c > 0) & (d > 0)),
+    # floor((q*c + r) / c) = q + floor(r / c) for every c but 0.
+    _sum_rule("div-multiples", s // c, q + r // c, ne(c, 0) & eq(s, q * c + r), _multiples),
+    _sum_rule("mod-multiples", s % c, r % c, ne(c, 0) & eq(s, q * c + r), _multiples),
+    # floor((q*g + r) / (d*g)) = floor(q / d) for 0 <= r < g, and what is left is g * (q mod d) + r.
+    _sum_rule("div-factor", s // c, q // d, _FACTOR, _common_factor),
+    _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _common_factor),
+    Rule("div-div", (x // c) // d, x // k, when=(c > 0) & (d > 0) & eq(k, c * d), witness=_product),
     Rule("mod-mod", (x % c) % d, x % d, when=(d > 0) & eq(c % d, 0)),
-    Rule("div-mod", (x % c) // d, (x // d) % (c // d), when=(c > 0) & (d > 0) & eq(c % d, 0)),
     Rule("max-right", maximum(x, y), y, when=x <= y),
     Rule("max-left", maximum(x, y), x, when=y <= x),
 )

@@ -11,10 +11,6 @@ from uops.interp.scalar.answers import Answer, any_nan, either, hull, settled
 from uops.interp.scalar.formats import FINITE, INFINITE, NAN, Format, Real, sticky
 
 
-def exact(fmt: Format, bits: int) -> Answer:
-    return Answer(fmt.dtype, bits)
-
-
 def plus(fmt: Format, x: Real, y: Real) -> int:
     """Bits of x + y, rounded once; NaN for inf - inf."""
     if x.kind or y.kind:

@@ -149,16 +149,6 @@ class Format:
 FORMATS: dict[DType, Format] = {d: Format(d) for d in FLOATS}
 
 
-def decode(dtype: DType, bits: int) -> Real:
-    """The exact number of a float's bit pattern."""
-    return FORMATS[dtype].decode(bits)
-
-
-def encode(dtype: DType, sign: int, m: int, e: int) -> int:
-    """Bits of (-1)**sign * m * 2**e in a float dtype, rounded once to nearest even."""
-    return FORMATS[dtype].encode(sign, m, e)
-
-
 def ratio(sign: int, value: Fraction, fmt: Format) -> int:
     """Bits of (-1)**sign * value, value >= 0, rounded once to nearest even."""
     m, e = sticky(value.numerator, value.denominator, fmt.precision + 3)

@@ -54,27 +54,32 @@ def _extreme(pick: Callable[[Sequence[int]], int]) -> Callable[[Format, Sequence
 # Sums
 
 
-def sum_of(fmt: Format, terms: Sequence[Real], bound: tuple[int, int], best: int) -> Answer:
+def sum_of(fmt: Format, terms: Sequence[Real], products: bool, best: int) -> Answer:
     """All results of adding `terms` in some order, `best` included.
 
-    `bound` = (k, j): the error is at most k * u * sum(abs(terms)) + j * eta. Where some order overflows, the reachable of +-inf and
-    NaN are allowed too; the sign of a zero is free.
+    The error is at most (n - 1) * u * sum(abs(terms)); of `products`, each rounded first or fused, it is at most
+    n * u * sum(abs(terms)) + n * eta. Where some order overflows, the reachable of +-inf and NaN are allowed too; the sign of a zero is
+    free.
     """
     if any(t.kind == NAN for t in terms):
         return any_nan(fmt)
     infinite = {t.sign for t in terms if t.kind == INFINITE}
     finite = [t for t in terms if t.kind == FINITE]
     e = min([fmt.unit, *(t.e for t in finite)]) - fmt.precision  # so that u = 2**-precision times a term is an integer
-    above = sum(t.m << (t.e - e) for t in finite if not t.sign)
-    below = sum(t.m << (t.e - e) for t in finite if t.sign)
-    k, j = bound
-    tiny = j << (fmt.unit - e)
-    up, down = (_overflows(fmt, side + (k * side >> fmt.precision) + tiny, e) for side in (above, below))
+    sides = [[t.m << (t.e - e) for t in finite if t.sign == sign] for sign in (0, 1)]
+    eta = products << (fmt.unit - e)
+
+    def error_of(n: int, size: int) -> int:
+        return (max(n - 1, 0) + products) * size // (1 << fmt.precision) + n * eta
+
+    # rounding is monotonic, so no partial sum leaves what the terms of one sign reach by themselves
+    up, down = (_overflows(fmt, sum(side) + error_of(len(side), sum(side)), e) for side in sides)
     if infinite:
         clash = len(infinite) == 2 or (up if 1 in infinite else down)
         ends = () if len(infinite) == 2 else (fmt.infinity(min(infinite)),)
         return Answer(fmt.dtype, best, ends, nan=clash or fmt.is_nan(best))
-    total, error = above - below, (k * (above + below) >> fmt.precision) + tiny
+    total = sum(sides[0]) - sum(sides[1])
+    error = error_of(len(finite), sum(sides[0]) + sum(sides[1]))
     natural = fmt.encode(int(total < 0), abs(total), e)
     answer = bounded(fmt, natural, (total - error, e), (total + error, e))
     points = (natural,) if total else (0, fmt.sign_bit)
@@ -106,14 +111,14 @@ def exact_sum(fmt: Format, terms: Sequence[Real]) -> int:
 
 def _add(fmt: Format, bits: Sequence[int]) -> Answer:
     terms = [fmt.decode(b) for b in bits]
-    return sum_of(fmt, terms, (max(len(bits) - 1, 0), 0), exact_sum(fmt, terms))
+    return sum_of(fmt, terms, False, exact_sum(fmt, terms))
 
 
 def dot(fmt: Format, a: Sequence[int], b: Sequence[int]) -> Answer:
     """Reduce(Add) over Mul(a, b), whose products may be fused into the sum; canonical: products rounded, their sum rounded once."""
     terms = [product(fmt.decode(x), fmt.decode(y)) for x, y in zip(a, b, strict=True)]
     best = exact_sum(fmt, [fmt.decode(rounded(fmt, t)) for t in terms])
-    return sum_of(fmt, terms, (len(terms), len(terms)), best)
+    return sum_of(fmt, terms, True, best)
 
 
 # Products

@@ -10,10 +10,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from uops.interp.elementwise import KERNELS
 from uops.interp.sets.discrete import anywhere, refine, refined
 from uops.interp.sets.layout import Array, Layout
 from uops.interp.sets.pieces import corners
 from uops.interp.sets.value import ANY, Loose, Value, best_of, owned, patch, pick, settle
+from uops.spec import dtypes as dt
 from uops.spec.ops import Op
 
 Kernel = Callable[..., Array]
@@ -85,7 +87,7 @@ def arithmetic(op: Op, f: Layout, fn: Kernel, operands: Sequence[Value]) -> Valu
     hard = _doubtful(op, doubt, out.rows, rows, operands)
     if hard is not None:
         out = _own(out)
-        redo(f, fn, operands, out, hard)
+        redo(op, f, fn, operands, out, hard)
     _spread_any(out, operands)
     if refined(operands):
         out = refine(f, fn, operands, [f] * len(operands), _own(out))
@@ -135,10 +137,11 @@ def _doubtful(op: Op, doubt: int, out: Array, rows: list[Array], operands: Seque
     return hard if hard is not None and hard.any() else None
 
 
-def redo(f: Layout, fn: Kernel, operands: Sequence[Value], out: Loose, hard: Array) -> None:
+def redo(op: Op, f: Layout, fn: Kernel, operands: Sequence[Value], out: Loose, hard: Array) -> None:
     """Recompute the elements in `hard` by pieces, in place."""
     where = np.flatnonzero(hard)
-    patch(out, where, corners(f, fn, [pick(f, v, out.shape, where) for v in operands]))
+    wide = None if f.dtype.has_inf else KERNELS[op][dt.float32]
+    patch(out, where, corners(f, fn, [pick(f, v, out.shape, where) for v in operands], wide))
 
 
 def _spread_any(out: Loose, operands: Sequence[Value]) -> None:

@@ -74,11 +74,6 @@ def unkeys(f: Layout, k: Array) -> Array:
     return (i ^ ((i >> f.shift) & f.low)).view(f.np)
 
 
-def signed_zero(x: Array) -> Array:
-    """Where x is a zero."""
-    return x == 0
-
-
 def ulp(f: Layout, x: Array) -> Array:
     """Spacing of the dtype at |x| as float64; 0 at an infinity or NaN."""
     v = x.astype(np.float64)
@@ -87,6 +82,7 @@ def ulp(f: Layout, x: Array) -> Array:
     else:
         _, e = np.frexp(v)
         s = np.ldexp(1.0, np.maximum(e - 1, f.emin) - f.man)
+        s = np.where(v == 0, f.eta, s)
     return np.where(np.isfinite(v), s, 0.0)
 
 

@@ -49,14 +49,14 @@ def cut(f: Layout, v: Loose) -> tuple[Array, Array]:
     return values[some], present[some]
 
 
-def corners(f: Layout, fn: Kernel, operands: list[Loose]) -> Loose:
-    """The set of fn over 1-D sets of one layout, with the best values of the operands' best."""
+def corners(f: Layout, fn: Kernel, operands: list[Loose], wide: Kernel | None = None) -> Loose:
+    """The set of fn over 1-D sets of one layout. `wide` is fn in float32, for a dtype without infinities."""
     m = operands[0].shape[0]
     n = len(operands)
     if m * 14**n > LIMIT and m > 1:
         half = max(1, LIMIT // 14**n)
         parts = [
-            corners(f, fn, [v.map(lambda x, lead, at=at: x[..., at : at + half]) for v in operands])  # type: ignore[misc]
+            corners(f, fn, [v.map(lambda x, lead, at=at: x[..., at : at + half]) for v in operands], wide)  # type: ignore[misc]
             for at in range(0, m, half)
         ]
         return _joined(f, parts)
@@ -71,7 +71,7 @@ def corners(f: Layout, fn: Kernel, operands: list[Loose]) -> Loose:
         mask = [1] * n
         mask[i] = p
         present = present & there.reshape(*mask, m)
-    results, over = saturated(f, fn, grids)
+    results, over = saturated(f, fn, grids, wide)
     blocks = present.size // m
     full = np.broadcast_to(results, (*present.shape[:-1], *(2,) * n, m)).reshape(blocks, 2**n, m)
     flags = _union_of_anys(operands, m)
@@ -81,25 +81,19 @@ def corners(f: Layout, fn: Kernel, operands: list[Loose]) -> Loose:
     return gathered(f, full, present.reshape(blocks, m), best, flags)
 
 
-def saturated(f: Layout, fn: Kernel, operands: list[Array]) -> tuple[Array, Array | None]:
-    """fn, and where a dtype without infinities overflowed: there the results are its greatest values (R15)."""
-    r = fn(*operands)
-    if f.dtype is not dt.fp8e4m3:
+def saturated(f: Layout, fn: Kernel, operands: list[Array], wide: Kernel | None) -> tuple[Array, Array | None]:
+    """fn, and where a dtype without infinities overflowed: there the results are its greatest values, by the sign of `wide` (R15)."""
+    r = np.asarray(fn(*operands))
+    if wide is None:
         return r, None
     over = np.isnan(r)
     for x in operands:
         over = over & ~np.isnan(x)
     if not over.any():
         return r, None
-    sign = _sign_of_overflow(fn, operands)
-    known = sign != 0
-    return np.where(over & known, np.copysign(f.max, sign), r.astype(np.float32)).astype(f.np), over & known
-
-
-def _sign_of_overflow(fn: Kernel, operands: list[Array]) -> Array:
-    """Sign of fn's result where e4m3 overflows, 0 where it is NaN for another reason: the op on a wider dtype tells."""
-    wide = fn(*(x.astype(np.float32) for x in operands))
-    return np.where(np.isnan(wide), 0.0, np.sign(wide))
+    true = np.asarray(wide(*(x.astype(np.float32) for x in operands)))
+    over &= ~np.isnan(true)
+    return np.where(over, np.copysign(f.max, true), r.astype(np.float32)).astype(f.np), over
 
 
 def _union_of_anys(operands: list[Loose], m: int) -> Array:
@@ -121,7 +115,8 @@ def gathered(f: Layout, results: Array, present: Array, best: Array, flags: Arra
         if key != top + 1 and key != -top - 2 or f.dtype.has_inf:
             flags = flags | np.where(((k == key) & there & ~nan).any((0, 1)), flag, 0).astype(np.uint8)
     # A block that reaches an infinity or a zero and something finite passes through all between: clamp its ends into range.
-    solid = (~nan & (k >= -top - 1) & (k <= top) & (k != 0) & (k != -1)).any(1, keepdims=True)
+    ordinary = ~nan & (k >= -top - 1) & (k <= top) & (k != 0) & (k != -1)
+    solid = ordinary.any(1, keepdims=True) | (k.min(1, keepdims=True) != k.max(1, keepdims=True))
     use, inside = solid & there & ~nan, np.clip(k, -top - 1, top)
     low = np.where(use, inside, MOST).min((0, 1))
     high = np.where(use, inside, -MOST).max((0, 1))
@@ -145,14 +140,14 @@ def compose(f: Layout, lo: Array, hi: Array, best: Array, flags: Array) -> Loose
         has = (flags & flag) != 0
         lo = np.where(has & (lo == key + 1), key, lo)
         hi = np.where(has & (hi == key - 1), key, hi)
-        flags = np.where(has & (lo <= key) & (key <= hi), flags & ~flag, flags).astype(np.uint8)
+        flags = np.where(has & (lo <= key) & (key <= hi), flags & (0xFF ^ flag), flags).astype(np.uint8)
     tri = np.empty((3, *best.shape), f.np)
     tri[0] = unkeys(f, np.where(empty, 0, lo))
     tri[2] = unkeys(f, np.where(empty, 0, hi))
     tri[1] = best
     if empty.any():
         tri[:, empty] = np.nan
-        flags = np.where(empty, flags & ~NAN, flags).astype(np.uint8)
+        flags = np.where(empty, flags & (0xFF ^ NAN), flags).astype(np.uint8)
     return Loose(f, tri, flags if flags.any() else None)
 
 

@@ -74,7 +74,7 @@ def transcendental(op: Op, f: Layout, fn: Kernel, x: Value) -> Value:
         widen(f, rows, np.broadcast_to(fixed, rows.shape), f.ulps)
         return Loose(f, _floored(op, rows))
     rows = fn(x.rows)
-    fixed = EXACT[op](x.rows, rows) | ~np.isfinite(rows)
+    fixed = (EXACT[op](x.rows, rows) & x.exact()) | ~np.isfinite(rows)
     widen(f, rows, fixed, f.ulps)
     out = Loose(f, _floored(op, rows))
     hard = _special(op, f, rows, x)
@@ -118,7 +118,8 @@ def _by_pieces(op: Op, f: Layout, fn: Kernel, x: Loose) -> Loose:
     lo_row, hi_row = y[:, 0].copy(), y[:, 1].copy()
     rows = np.stack([lo_row, lo_row, hi_row])
     args = np.stack([values[:, 0], values[:, 0], values[:, 1]])
-    widen(f, rows, EXACT[op](args, rows) | ~np.isfinite(rows), f.ulps)
+    point = same_bits(f, args[0], args[2])
+    widen(f, rows, (EXACT[op](args, rows) & point) | ~np.isfinite(rows), f.ulps)
     rows = _floored(op, rows)
     lo, hi = keys(f, rows[0]).astype(np.int64), keys(f, rows[2]).astype(np.int64)
     top = f.key_max
@@ -145,7 +146,7 @@ def _sin(f: Layout, fn: Kernel, x: Loose) -> Loose:
     low = wide | _contains(a, b, -np.pi / 2, slack)
     one = np.ones((), y.dtype)
     rows = np.stack([np.where(low & ~exact, -one, lo), y[1], np.where(top & ~exact, one, hi)])
-    fixed = EXACT[Op.SIN](x.rows, rows)
+    fixed = EXACT[Op.SIN](x.rows, rows) & exact
     widen(f, rows, fixed, f.ulps)
     out = Loose(f, rows)
     infinite = ~exact & (np.isinf(a) | np.isinf(b))

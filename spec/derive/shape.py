@@ -9,7 +9,7 @@ from uops.spec import dtypes as dt
 from uops.spec.args import ConstArg
 from uops.spec.derive.dtype import tuple_element
 from uops.spec.errors import SpecError
-from uops.spec.node import Dim, Rule, UOp, substitute
+from uops.spec.node import Dim, Rule, UOp, substitute, toposort
 from uops.spec.ops import ALU, MARKERS, Op
 
 Shape = tuple[Dim, ...]
@@ -123,12 +123,11 @@ def of_tuple_element(u: UOp) -> Shape:
     if u.src[0].op is not Op.FUNCTION:
         return shape
     args = u.src[0].src[1:]
-    return tuple(_bind(n, args) if isinstance(n, UOp) else n for n in shape)
+    return tuple(bind_size(n, args) if isinstance(n, UOp) else n for n in shape)
 
 
-def _bind(size: UOp, args: tuple[UOp, ...]) -> Dim:
-    from uops.spec.node import toposort
-
+def bind_size(size: UOp, args: tuple[UOp, ...]) -> Dim:
+    """A size in the body of a Function, with the arguments put for the Params that it names."""
     slots = {p: args[p.arg.slot] for p in toposort(size) if p.op is Op.PARAM and p.arg.slot is not None}
     bound = substitute(size, slots)
     return bound.arg.value if bound.op is Op.CONST else bound

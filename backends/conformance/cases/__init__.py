@@ -5,10 +5,10 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator
 
-from uops.backends.conformance.cases import elementwise, movement, programs, reduce
+from uops.backends.conformance.cases import elementwise, folding, movement, programs, reduce
 from uops.backends.conformance.model import Case, Tier
 
-SOURCES = (programs.cases, movement.cases, reduce.cases, elementwise.cases)
+SOURCES = (programs.cases, movement.cases, reduce.cases, elementwise.cases, folding.cases)
 
 
 def cases(tier: Tier, rows: str = "*") -> Iterator[Case]:

@@ -1,5 +1,6 @@
 """Formats: decoding, one rounding, keys and Python numbers (R15, R16, R19, R24, R28)."""
 
+import itertools
 import math
 import random
 import struct
@@ -48,8 +49,12 @@ SPECIAL = [  # dtype, infinity, a NaN, max
 ]
 # fmt: on
 NUMPY = {
-    float16: np.float16, float32: np.float32, float64: np.float64,
-    bfloat16: ml_dtypes.bfloat16, fp8e4m3: ml_dtypes.float8_e4m3fn, fp8e5m2: ml_dtypes.float8_e5m2,
+    float16: np.float16,
+    float32: np.float32,
+    float64: np.float64,
+    bfloat16: ml_dtypes.bfloat16,
+    fp8e4m3: ml_dtypes.float8_e4m3fn,
+    fp8e5m2: ml_dtypes.float8_e5m2,
 }  # fmt: skip
 
 
@@ -100,7 +105,11 @@ def test_every_small_pattern_survives_decode_and_encode(dtype):
 def test_round_to_agrees_with_struct(dtype, code):
     r = random.Random(7)
     for _ in range(4000):
-        x = struct.unpack("<d", r.randbytes(8))[0] if code == "d" else math.ldexp(r.uniform(-2, 2), r.randint(-dtype.bias - 30, dtype.bias))
+        x = (
+            struct.unpack("<d", r.randbytes(8))[0]
+            if code == "d"
+            else math.ldexp(r.uniform(-2, 2), r.randint(-dtype.bias - 30, dtype.bias))
+        )
         if not math.isfinite(x):
             continue
         try:
@@ -124,7 +133,7 @@ def test_r19_rounding_is_to_the_nearest_of_all_values_ties_to_even(dtype):
     top = fraction(dtype, fmt.max_mag)
     r = random.Random(3)
     values = [fraction(dtype, b) for b in range(fmt.max_mag + 1)]
-    middles = [(a + b) / 2 for a, b in zip(values, values[1:])]
+    middles = [(a + b) / 2 for a, b in itertools.pairwise(values)]
     near = [m + s * Fraction(1, 1 << 40) for m in middles for s in (-1, 0, 1)]
     for v in near + [Fraction(r.randrange(1 << 20), 1 << 10) % top for _ in range(200)]:
         assert round_to(dtype, v) == _nearest(dtype, v), v

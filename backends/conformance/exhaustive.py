@@ -1,0 +1,181 @@
+"""The exhaustive tier: every input where inputs can be listed, a million points where they cannot.
+
+- all 2^32 float32 inputs of Exp2, Log2, Sin, Sqrt, Recip, Trunc and of Cast to every dtype;
+- all 2^16 inputs of every unary op and Cast of the 16-bit dtypes are cells of the full tier already;
+- float64 Exp2, Log2, Sin, Sqrt, and Pow of float32 and float64, on 10^6 points each against mpmath (extra `test`).
+
+The references are a third opinion: NumPy's float64 functions (their error is 2^-29 of a float32 ulp), integer rounding written here, and
+mpmath; neither interpreter takes part. Chunks run on a backend in worker processes, as many at a time as `jobs`; each chunk's verdict is
+appended to `progress.jsonl` in the report directory, so that an interrupted run resumes where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from uops.backends import worker
+from uops.backends.conformance.references import F64_REFERENCES, F32_REFERENCES, Reference, points
+from uops.spec import build as b
+
+
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+from uops.spec.text import show
+
+Array = npt.NDArray[Any]
+CHUNK_BITS = 22
+POINTS = 1_000_000
+POINT_CHUNK = 25_000
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`chunk` of one function: `name` is a key of the references, such as `exp2/float32` or `cast/float32/int8`."""
+
+    name: str
+    chunk: int
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one function did over the inputs seen so far; errors are in ulp, the spacing at the correctly rounded result."""
+
+    name: str
+    inputs: int = 0
+    wrong: int = 0
+    inexact: int = 0  # accepted, but not the correctly rounded result
+    max_ulp: float = 0.0
+    worst: str = ""
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        self.inputs += other.inputs
+        self.wrong += other.wrong
+        self.inexact += other.inexact
+        if other.max_ulp > self.max_ulp:
+            self.max_ulp, self.worst = other.max_ulp, other.worst
+        self.examples = (self.examples + other.examples)[:5]
+
+
+def jobs_of(names: tuple[str, ...]) -> list[Job]:
+    """Every chunk of every function, small ones first."""
+    found = []
+    for name in names:
+        n = POINTS // POINT_CHUNK if name in F64_REFERENCES else 1 << (32 - CHUNK_BITS)
+        found += [Job(name, k) for k in range(n)]
+    return found
+
+
+def names() -> tuple[str, ...]:
+    """Every function of the tier."""
+    return (*F64_REFERENCES, *F32_REFERENCES)
+
+
+def run(
+    backend: str, jobs: int, progress: Callable[[int, int], None] | None, report_dir: Path, only: tuple[str, ...] | None = None
+) -> dict[str, Tally]:
+    """Run, or resume, the tier; the tallies by function. `progress(done, total)` counts chunks."""
+    report_dir.mkdir(parents=True, exist_ok=True)
+    log = report_dir / "progress.jsonl"
+    tallies, done = _resume(log)
+    todo = [j for j in jobs_of(only or names()) if j not in done]
+    total = len(todo) + len(done)
+    context = multiprocessing.get_context("spawn")
+    with log.open("a") as out, context.Pool(jobs, _start, (backend,)) as pool:
+        for k, (job, tally) in enumerate(pool.imap_unordered(_chunk, todo), len(done) + 1):
+            tallies.setdefault(job.name, Tally(job.name)).add(tally)
+            out.write(json.dumps({"chunk": job.chunk, **asdict(tally)}) + "\n")
+            out.flush()
+            if progress:
+                progress(k, total)
+    return tallies
+
+
+def _resume(log: Path) -> tuple[dict[str, Tally], set[Job]]:
+    """What an earlier run had finished; a line cut short by a kill is ignored."""
+    tallies: dict[str, Tally] = {}
+    done: set[Job] = set()
+    for line in log.read_text().splitlines() if log.exists() else ():
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        job = Job(entry["name"], entry.pop("chunk"))
+        if job not in done:
+            done.add(job)
+            tallies.setdefault(job.name, Tally(job.name)).add(Tally(**entry))
+    return tallies, done
+
+
+_worker: worker.Worker
+
+
+def _start(backend: str) -> None:
+    global _worker
+    _worker = worker.Worker(backend, limits=worker.Limits(timeout=120.0))
+
+
+def _chunk(job: Job) -> tuple[Job, Tally]:
+    reference = (F32_REFERENCES | F64_REFERENCES)[job.name]
+    operands = tuple(_operands(job, reference))
+    outcome = _worker.run(worker.Case(show(_graph(reference, len(operands[0]))), {f"p{k}": v for k, v in enumerate(operands)}))
+    tally = Tally(job.name, inputs=len(operands[0]))
+    if outcome.status != "ok" or outcome.result is None:
+        tally.wrong = tally.inputs
+        tally.examples.append(f"{outcome.status}: {outcome.message}"[:500])
+        return job, tally
+    _judge(tally, reference, operands, np.asarray(outcome.result.values[0]))
+    return job, tally
+
+
+def _operands(job: Job, reference: Reference) -> Iterator[Array]:
+    if job.name in F64_REFERENCES:
+        yield from points(job.name, reference, job.chunk, POINT_CHUNK)
+        return
+    start = job.chunk << CHUNK_BITS
+    yield np.arange(start, start + (1 << CHUNK_BITS), dtype=np.uint64).astype(np.uint32).view(np.float32)
+
+
+def _graph(reference: Reference, n: int) -> UOp:
+    params = [b.param(k, (n,), d) for k, d in enumerate(reference.operands)]
+    return b.cast(params[0], reference.result) if reference.op is Op.CAST else UOp(reference.op, tuple(params))
+
+
+def _judge(tally: Tally, reference: Reference, operands: tuple[Array, ...], got: Array) -> None:
+    """Count what is outside the reference's bound; a NaN must be a NaN, an infinity and a zero its own."""
+    with np.errstate(all="ignore"):
+        right, error = reference.judge(operands, got)
+    accepted = error <= reference.ulp
+    tally.wrong = int(np.count_nonzero(~accepted))
+    tally.inexact = int(np.count_nonzero(accepted & ~right))
+    finite = np.where(np.isfinite(error), error, 0.0)
+    if len(finite):
+        k = int(np.argmax(finite))
+        tally.max_ulp = float(finite[k])
+        tally.worst = ", ".join(_spell(o[k]) for o in operands)
+    for k in np.flatnonzero(~accepted)[:3]:
+        tally.examples.append(f"f({', '.join(_spell(o[k]) for o in operands)}) gave {_spell(got[k])}, error {error[k]} ulp")
+
+
+def _spell(x: Any) -> str:
+    a = np.asarray(x)
+    return f"{a.item()!r} (0x{int.from_bytes(a.tobytes(), 'little'):0{2 * a.dtype.itemsize}x})"
+
+
+def table(tallies: dict[str, Tally]) -> str:
+    """The ULP table as Markdown."""
+    lines = ["| function | inputs | wrong | not correctly rounded | largest error, ulp | at |", "|---|---|---|---|---|---|"]
+    for t in tallies.values():
+        worst = t.worst if t.max_ulp else ""
+        lines.append(f"| {t.name} | {t.inputs:,} | {t.wrong:,} | {t.inexact:,} | {t.max_ulp:.3f} | {worst} |")
+    return "\n".join(lines) + "\n"
+
+

@@ -1,0 +1,221 @@
+"""The report as data: `document` makes it from a run, `canonical` spells it, `read` takes it back.
+
+Two runs of the same suite on the same backend and machine give the same bytes, but for the object `time`. `schema.json` beside this
+file is the published schema. Conformance (passed / required) and coverage (run / required) are two numbers and stay two.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from uops.backends.conformance.model import Cell, CellResult, Failure, Level, Status
+from uops.spec.errors import UopsError
+
+if TYPE_CHECKING:
+    from uops.backends.conformance.runner import Run
+
+Json = dict[str, Any]
+SCHEMA_VERSION = 1
+SCHEMA = Path(__file__).with_name("schema.json")
+#: Statuses of cells whose program was started.
+RAN = frozenset({Status.PASS, Status.FAIL, Status.XFAIL})
+
+
+class BadReport(UopsError):
+    """A file is no report of this schema version."""
+
+
+def document(run: Run, level: Level = Level.STRICT, *, started: datetime | None = None) -> Json:
+    """The report of `run`, whose exit status was decided at `level`; reproducers are named, not included."""
+    names = reproducer_names(run.reproducers)
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "specification": specification(),
+        "versions": versions(),
+        "backend": {"name": run.backend, "version": run.version},
+        "platform": describe_platform(),
+        "tier": run.tier.value,
+        "rows": run.rows,
+        "level": level.value,
+        "complete": run.complete,
+        "cases": run.cases,
+        "scores": {level.value: score(run.cells[level].values()) for level in Level},
+        "executed": sorted({cell.row for level in Level for cell, r in run.cells[level].items() if r.status in RAN}),
+        "cells": _cells(run, names),
+        "time": {"started": _utc(started), "seconds": round(run.seconds, 3)},
+    }
+
+
+def _utc(moment: datetime | None) -> str:
+    return (moment or datetime.now(timezone.utc)).astimezone(timezone.utc).isoformat(timespec="seconds")
+
+
+def _cells(run: Run, names: dict[str, str]) -> list[Json]:
+    strict, core = run.cells[Level.STRICT], run.cells[Level.CORE]
+    return [
+        {"row": c.row, "dtype": c.dtype, "edge": c.edge, "strict": _verdict(strict[c], names), "core": _verdict(core[c], names)}
+        for c in sorted(strict)
+    ]
+
+
+def _verdict(r: CellResult, names: dict[str, str]) -> Json:
+    return {
+        "status": r.status.value,
+        "elements": r.elements,
+        "failed": r.failed,
+        "max_ulp": r.max_ulp,
+        "sets": dict(r.sets),
+        "reason": r.reason,
+        "failures": [_failure(f, names) for f in r.failures],
+    }
+
+
+def _failure(f: Failure, names: dict[str, str]) -> Json:
+    return {
+        "case": f.case,
+        "message": f.message,
+        "output": f.output,
+        "element": f.element,
+        "operands": list(f.operands),
+        "got": f.got,
+        "allowed": f.allowed,
+        "reproducer": names.get(f.case),
+    }
+
+
+def reproducer_names(cases: Iterable[str]) -> dict[str, str]:
+    """Case id -> the path of its reproducer inside the report directory, without suffix; distinct and safe on any file system."""
+    found: dict[str, str] = {}
+    taken: set[str] = set()
+    for case in sorted(cases):
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", case).strip("-.")[:120]
+        name, k = stem, 1
+        while name.lower() in taken:
+            k += 1
+            name = f"{stem}-{k}"
+        taken.add(name.lower())
+        found[case] = f"reproducers/{name}"
+    return found
+
+
+def score(cells: Iterable[CellResult]) -> Json:
+    """The two scores at one level, and what they are made of; null where nothing was required."""
+    results = list(cells)
+    totals = Counter(r.status for r in results)
+    required, passed, ran = len(results), totals[Status.PASS], sum(totals[s] for s in RAN)
+    sets: Counter[str] = Counter()
+    for r in results:
+        sets.update(r.sets)
+    return {
+        "required": required,
+        "passed": passed,
+        "run": ran,
+        "conformance": passed / required if required else None,
+        "coverage": ran / required if required else None,
+        "totals": {s.value: totals[s] for s in Status},
+        "elements": sum(r.elements for r in results),
+        "failed_elements": sum(r.failed for r in results),
+        "sets": dict(sets),
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------ identity
+
+
+def specification() -> Json:
+    """Which specification was judged against."""
+    from uops.spec.rows import ROWS, specification_hash
+
+    return {"hash": specification_hash(), "rows": len(ROWS)}
+
+
+def versions() -> Json:
+    import ml_dtypes
+    import numpy as np
+
+    from uops import __version__
+
+    return {
+        "uops": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "ml_dtypes": ml_dtypes.__version__,
+    }
+
+
+def describe_platform() -> Json:
+    """System and processor; nothing that names the machine or its user."""
+    libc = " ".join(platform.libc_ver()).strip()
+    system = platform.system()
+    return {"os": f"{system} ({libc})" if libc else system, "machine": platform.machine(), "cpu": _cpu()}
+
+
+def _cpu() -> str:
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return platform.processor() or platform.machine()
+    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else platform.processor() or platform.machine()
+
+
+# ---------------------------------------------------------------------------------------------------------------- text
+
+
+def canonical(doc: Json) -> str:
+    """The one spelling of a document: sorted keys, a line per top-level key and per cell, no NaN."""
+    lines = [f"{_dumps(key)}: {_cell_lines(doc[key]) if key == 'cells' else _dumps(doc[key])}" for key in sorted(doc)]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _cell_lines(cells: list[Json]) -> str:
+    return "[\n" + ",\n".join(map(_dumps, cells)) + "\n]" if cells else "[]"
+
+
+def _dumps(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def read(path: str | Path) -> Json:
+    """A report from a file, or from the directory that holds `report.json`. Raises BadReport."""
+    file = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
+    try:
+        doc = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as e:
+        raise BadReport(f"{file} is no report: {e}") from e
+    version = doc.get("schema_version") if isinstance(doc, dict) else None
+    if version != SCHEMA_VERSION:
+        raise BadReport(f"{file} has schema version {version!r}; this program reads {SCHEMA_VERSION}")
+    fault = _fault(doc)
+    if fault:
+        raise BadReport(f"{file} is no report: {fault}")
+    found: Json = doc
+    return found
+
+
+def _fault(doc: Json) -> str | None:
+    """What a reader of cells and scores would stumble over."""
+    levels = {level.value for level in Level}
+    if not isinstance(doc.get("scores"), dict) or not levels <= doc["scores"].keys():
+        return "its scores are missing"
+    if not isinstance(doc.get("cells"), list):
+        return "its cells are missing"
+    statuses = {s.value for s in Status}
+    for k, cell in enumerate(doc["cells"]):
+        if not isinstance(cell, dict) or not {"row", "dtype", "edge"} | levels <= cell.keys():
+            return f"cell {k} is incomplete"
+        if any(not isinstance(cell[v], dict) or cell[v].get("status") not in statuses for v in levels):
+            return f"cell {k} has no status"
+    return None
+
+
+def cell_of(entry: Json) -> Cell:
+    """The cell that an entry of `cells` is about."""
+    return Cell(entry["row"], entry["dtype"], entry["edge"])

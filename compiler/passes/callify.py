@@ -1,0 +1,160 @@
+"""Callify: the tensor graph becomes one stateless Call.
+
+Takes: TENSOR. Gives: CALLIFIED (one Call of a Sink of Stores; no Buffer, Function, Tuple or gradient marker in its body).
+Spec: Lowering Pipeline/Callify; Function and Call rows; R48, R51, R54, R63, R64.
+
+Functions are replaced by their substituted bodies and Calls by the effects of theirs. Every Buffer, free Param and named variable
+becomes an argument and, in the body, the Param of that position. Each value of the root is stored to a fresh Buffer, which is an
+argument too; `outputs` says which. An index value is stored as int64 (R29: no Buffer of index).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from uops.compiler.passes.hazards import protect
+from uops.compiler.passes.views import base
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace, BufferArg, CallArg, ParamArg
+from uops.spec.dtypes import DType
+from uops.spec.errors import CompileError, SpecError
+from uops.spec.node import Dim, UOp, substitute, toposort
+from uops.spec.ops import Op
+
+_DROPPED = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
+
+
+class Output(NamedTuple):
+    """One value of the root: the Buffer that receives it, its shape (a dimension may be symbolic) and its dtype."""
+
+    buffer: UOp
+    shape: tuple[Dim, ...]
+    dtype: DType
+
+
+def callify(root: UOp) -> UOp:
+    """The one Call that does what `root` says."""
+    resolved = resolve(root)
+    targets = iter(_fresh(resolved))
+    effects = [_store(next(targets), v) if v.dtype is not dt.void else v for v in _items(resolved)]
+    body = B.sink(*effects)
+    params, arguments = _arguments(body)
+    body = protect(substitute(body, params))
+    return UOp(Op.CALL, (body, *arguments), CallArg(written=written(body)))
+
+
+def outputs(root: UOp) -> tuple[Output, ...]:
+    """The values of `root` in order, each with the Buffer in which `callify(root)` leaves it."""
+    return _fresh(resolve(root))
+
+
+def resolve(root: UOp) -> UOp:
+    """`root` without Function, GetTuple, Call and gradient markers: each is replaced by what it stands for; innermost first (R64)."""
+    done: dict[UOp, UOp] = {}
+    for u in toposort(root):
+        src = tuple(done[s] for s in u.src)
+        done[u] = _resolve(u, src)
+    return done[root]
+
+
+def _resolve(u: UOp, src: tuple[UOp, ...]) -> UOp:
+    if u.op in (Op.FUNCTION, Op.CALL):
+        return _apply(u, src)
+    if u.op is Op.GETTUPLE:
+        return src[0].src[u.arg.index]
+    if u.op in _DROPPED:
+        return src[0]
+    if isinstance(u.device, tuple):
+        raise CompileError(f"{u!r} is on the devices {u.device}: the compiler takes graphs of one device")
+    return u if src == u.src else u.replace(src=src)
+
+
+def _apply(u: UOp, src: tuple[UOp, ...]) -> UOp:
+    """The body with each Param k replaced by argument k; of a Call, the Group of its effects."""
+    body, arguments = src[0], src[1:]
+    if body.op in (Op.CUSTOM_FUNCTION, Op.PROGRAM):
+        raise CompileError(f"cannot look into a Call of {body.op.name}")
+    slots = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot is not None]
+    missing = [p.arg.slot for p in slots if p.arg.slot >= len(arguments)]
+    if missing:
+        raise SpecError(f"{u.op.name} has {len(arguments)} arguments but its body uses Param {missing[0]} (R64)")
+    applied = substitute(body, {p: arguments[p.arg.slot] for p in slots})
+    if u.op is Op.FUNCTION:
+        return applied
+    return B.group(*applied.src) if applied.op in (Op.SINK, Op.GROUP) else B.group(applied)
+
+
+def _items(resolved: UOp) -> tuple[UOp, ...]:
+    """What the root is about: the elements of a Tuple, the sources of a Sink, or the root itself."""
+    return resolved.src if resolved.op in (Op.TUPLE, Op.SINK) else (resolved,)
+
+
+def storage(d: DType) -> DType:
+    """The dtype that a Buffer has for values of `d` (R29)."""
+    return dt.int64 if d is dt.index else d
+
+
+def extent(d: Dim) -> int:
+    """A dimension, or the greatest value of a symbolic one."""
+    if not isinstance(d, UOp):
+        return int(d)
+    bounds = d.min_max
+    if bounds is None or math.isinf(bounds[1]):
+        raise CompileError(f"dimension {d!r} has no upper bound (R48)")
+    return max(0, int(bounds[1]))
+
+
+def extents(shape: Iterable[Dim]) -> int:
+    """The most elements that a value of this shape has."""
+    return math.prod(extent(d) for d in shape)
+
+
+def highest_unique(nodes: Iterable[UOp]) -> int:
+    return max((u.arg.unique for u in nodes if u.op is Op.BUFFER), default=0)
+
+
+def _fresh(resolved: UOp) -> tuple[Output, ...]:
+    """A new Buffer per value, numbered after those of the graph, so that one graph has one translation."""
+    first = highest_unique(toposort(resolved)) + 1
+    values = [v for v in _items(resolved) if v.dtype is not dt.void]
+    return tuple(Output(_buffer(v, first + k), v.shape, v.dtype) for k, v in enumerate(values))
+
+
+def _buffer(v: UOp, unique: int) -> UOp:
+    device = v.device if isinstance(v.device, str) else "CPU"
+    return UOp(Op.BUFFER, (), BufferArg(extents(v.shape), storage(v.dtype), device, AddrSpace.GLOBAL, unique))
+
+
+def _store(out: Output, v: UOp) -> UOp:
+    """Store `v` into the front of its Buffer, in row-major order."""
+    total: Dim = math.prod(d for d in v.shape if not isinstance(d, UOp))
+    for d in v.shape:
+        total = total if not isinstance(d, UOp) else d if total == 1 else UOp(Op.MUL, (B.dim_node(total), d))
+    target = out.buffer if not isinstance(total, UOp) else B.shrink(out.buffer, (0,), (total,))
+    if target.shape != v.shape:
+        target = UOp(Op.RESHAPE, (target, B.shape_vector(v.shape)))
+    return B.store(target, B.cast(v, storage(v.dtype)))
+
+
+def _arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
+    """What to put for each outer node of the body, and the arguments in slot order: memory first, then named variables."""
+    order = toposort(body)
+    memory = [u for u in order if u.op is Op.BUFFER or (u.op is Op.PARAM and u.arg.name is None)]
+    named = [u for u in order if u.op is Op.PARAM and u.arg.name is not None]
+    put: dict[UOp, UOp] = {}
+    for k, u in enumerate(named, len(memory)):
+        put[u] = u.replace(arg=ParamArg(k, dt.index, name=u.arg.name, bounds=u.arg.bounds))
+    for k, u in enumerate(memory):
+        shape = B.shape_vector(u.shape) if u.op is Op.BUFFER else substitute(u.src[0], put) if u.src else B.SCALAR
+        param = UOp(Op.PARAM, (shape,), ParamArg(k, storage(u.dtype), u.device))
+        put[u] = param if u.dtype is not dt.index else B.cast(param, dt.index)
+    outer = (u if u.dtype is not dt.index else u.replace(arg=ParamArg(u.arg.slot, dt.int64, u.arg.device)) for u in memory)
+    return put, (*outer, *named)
+
+
+def written(body: UOp) -> tuple[int, ...]:
+    """The slots that the Stores of a body write."""
+    return tuple(sorted({base(u.src[0]).arg.slot for u in toposort(body) if u.op is Op.STORE}))

@@ -1,0 +1,208 @@
+"""Rangeify: the kernel split, and every kernel broken down to shape ().
+
+Takes: CALLIFIED. Gives: KERNEL (a Linear of Calls in execution order; each body a Sink of a Store in its loops, on flat 1-D Params).
+Spec: Lowering Pipeline/Rangeify; rows Movement/*, Reduce, Load, Store; R14, R27, R41 to R46, R51 to R54.
+
+Ranges start at the elements of what is stored and are pushed to its sources, consumers first, through movement ops as functions on
+index tuples (`views`). A value is realised - computed by a kernel of its own into a Buffer - when its consumers disagree on the
+element they want, when it is a copy by definition, or when it is a Reduce that would be computed more often than once. So every value
+is computed once (R27), and no work is multiplied but by Expand. Kernels run in the topological order of what they compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from uops.compiler.passes.callify import extents, highest_unique
+from uops.compiler.passes.hazards import COPIES, memories
+from uops.compiler.passes.kernels import Kernel, Part, Place, Want, finish, ranges_of
+from uops.compiler.passes.spread import READ, SPREAD
+from uops.compiler.passes.targets import Target, locate
+from uops.compiler.passes.views import STEP, VIEWS, ZERO, Indexing
+from uops.compiler.rewrite import Rewriter
+from uops.compiler.rules import INDEXING
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace, BufferArg, LoadArg, ParamArg, RangeArg
+from uops.spec.axes import AxisType
+from uops.spec.dtypes import DType
+from uops.spec.errors import Crash
+from uops.spec.node import Dim, UOp, toposort
+from uops.spec.ops import Op
+
+#: Ops that may be computed for several places at once: all they cost is an address.
+_CHEAP = VIEWS | {Op.EXPAND, Op.PAD}
+_LEAVES = COPIES | {Op.PARAM, Op.CONST, Op.BINARY, Op.REDUCE}
+
+
+def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
+    """The kernels of a callified program."""
+    simplify = simplify or Rewriter(INDEXING)
+    state = Rangeify(Indexing(simplify), toposort(root.src[0]), root.src[1:])
+    state.spread()
+    state.compute()
+    return UOp(Op.LINEAR, tuple(finish(n, kernel, state.arguments, simplify) for n, kernel in enumerate(state.in_order())))
+
+
+class Rangeify:
+    """The state of one translation, shared by the tables `SPREAD` and `READ`."""
+
+    def __init__(self, at: Indexing, order: Sequence[UOp], arguments: tuple[UOp, ...]) -> None:
+        self.at, self.order, self.arguments = at, order, arguments
+        self.memory = memories(order)
+        self.cheap = _cheap(order)
+        self.places: dict[UOp, dict[Place, None]] = {}  # what is wanted of each value
+        self.parts: dict[Want, list[Part]] = {}  # the source elements of which it is made
+        self.kernels: dict[UOp, Kernel] = {}  # by what they compute: a realised value or a Store
+        self.buffers: dict[UOp, UOp] = {}  # of realised values
+        self.targets: dict[UOp, Target] = {}  # of Stores
+        self.holes: dict[Want, UOp] = {}  # placeholders of values that addresses and gates depend on
+        self.values: dict[Want, UOp] = {}  # expressions
+        self.unique, self.axes = highest_unique(arguments), 0
+
+    # Consumers first: which elements of each value are wanted.
+
+    def spread(self) -> None:
+        for u in reversed(self.order):
+            if u.op is Op.STORE:
+                self._visit_store(u)
+            elif u in self.places:
+                self._visit(u)
+
+    def _visit(self, u: UOp) -> None:
+        if not self._is_realised(u):
+            for place in self.places[u]:
+                self._push((u, place))
+            return
+        self.buffers[u] = self._buffer(u)
+        if 0 not in u.shape:
+            self._push((u, self._open(u, u.shape).place))
+
+    def _visit_store(self, u: UOp) -> None:
+        """A kernel over the elements of the target; nothing where it has none."""
+        shape = u.src[0].shape
+        if 0 in shape:
+            return
+        kernel = self._open(u, shape)
+        self.targets[u] = locate(self, kernel, u.src[0])
+        self.parts[u, kernel.place] = [self.want(s, self.aligned(kernel.place, s)) for s in u.src[1:]]
+
+    def _is_realised(self, u: UOp) -> bool:
+        if u.op in COPIES:
+            return True
+        if u.op is Op.REDUCE:
+            return len(self.places[u]) > 1 or not all(map(runs_once, self.places[u]))
+        return u not in self.cheap and len(self.places[u]) > 1
+
+    def _push(self, wanted: Want) -> None:
+        u, place = wanted
+        spread = SPREAD.get(u.op, _through)
+        self.parts[wanted] = [self.want(*part) for part in spread(self, u, place)]
+
+    def want(self, u: UOp, place: Place) -> Part:
+        self.places.setdefault(u, {})[place] = None
+        return u, place
+
+    def aligned(self, place: Place, s: UOp) -> Place:
+        """The place in an operand that broadcasts to where `place` is (R41)."""
+        return place._replace(index=self.at.align(place.index, s.shape))
+
+    def hole(self, u: UOp, place: Place) -> UOp:
+        """A stand-in for the value of `u` at `place`, which an address or a gate needs before it is computed."""
+        wanted = self.want(u, place)
+        if wanted not in self.holes:
+            bounds = u.min_max if not u.dtype.is_float else None
+            known = None if bounds is None or bounds[0] <= u.dtype.min else (int(bounds[0]), int(bounds[1]))
+            self.holes[wanted] = UOp(Op.PARAM, (B.SCALAR,), ParamArg(None, u.dtype, name=f"%{len(self.holes)}", bounds=known))
+        return self.holes[wanted]
+
+    # Kernels and their loops.
+
+    def _open(self, u: UOp, shape: Sequence[Dim]) -> Kernel:
+        kernel = self.kernels[u] = Kernel(u)
+        kernel.place = Place(kernel, tuple(self.loop(n, AxisType.LOOP) for n in shape))
+        kernel.ranges = ranges_of(kernel.place.index)
+        return kernel
+
+    def loop(self, n: Dim, kind: AxisType) -> UOp:
+        """A fresh Range; the index 0 for an axis of one element."""
+        if not isinstance(n, UOp) and n == 1:
+            return ZERO
+        self.axes += 1
+        return UOp(Op.RANGE, (B.dim_node(n),), RangeArg(self.axes, kind))
+
+    def _buffer(self, u: UOp) -> UOp:
+        self.unique += 1
+        device = u.device if isinstance(u.device, str) else "CPU"
+        return UOp(Op.BUFFER, (), BufferArg(extents(u.shape), stored_as(u), device, AddrSpace.GLOBAL, self.unique))
+
+    # Sources first: the expression of every wanted element.
+
+    def compute(self) -> None:
+        for u in self.order:
+            if u in self.kernels:
+                self._compute_kernel(u, self.kernels[u])
+            elif u in self.buffers:
+                pass
+            else:
+                for place in self.places.get(u, ()):
+                    self.values[u, place] = self._expression(u, place)
+            if u in self.buffers:
+                for place in self.places[u]:
+                    flat = self.at.flatten(place.index, u.shape)
+                    self.values[u, place] = B.cast(access(self.buffers[u], flat, place.gate), u.dtype)
+        for kernel in self.kernels.values():
+            kernel.holes = {hole: self.values[wanted] for wanted, hole in self.holes.items() if wanted[1].kernel is kernel}
+
+    def _expression(self, u: UOp, place: Place) -> UOp:
+        if place.gate is not None and place.gate.op is Op.CONST:  # never true
+            return B.const(0, u.dtype)
+        return READ[u.op](self, u, place, [self.values[p] for p in self.parts[u, place]])
+
+    def _compute_kernel(self, u: UOp, kernel: Kernel) -> None:
+        if u.op is Op.STORE:
+            kernel.store = self.targets[u].store([self.values[p] for p in self.parts[u, kernel.place]])
+            kernel.ranges = [*kernel.ranges, *self.targets[u].ranges]
+            return
+        value = self._expression(u, kernel.place)
+        target = UOp(Op.INDEX, (self.buffers[u], self.at.flatten(kernel.place.index, u.shape)))
+        kernel.store = UOp(Op.STORE, (target, B.cast(value, stored_as(u))))
+
+    def in_order(self) -> Iterator[Kernel]:
+        return (self.kernels[u] for u in self.order if u in self.kernels)
+
+
+def _cheap(order: Sequence[UOp]) -> set[UOp]:
+    found: set[UOp] = set()
+    for u in order:
+        if u.op in _LEAVES or (u.op in _CHEAP and u.src[0] in found):
+            found.add(u)
+    return found
+
+
+def _through(state: Rangeify, u: UOp, place: Place) -> list[Part]:
+    """A movement op: one element of its source, perhaps gated."""
+    if u.op not in STEP:
+        raise Crash(f"rangeify knows no element of {u!r}")
+    index, gate = STEP[u.op](state.at, u, place.index)
+    return [(u.src[0], Place(place.kernel, index, state.at.both(place.gate, gate)))]
+
+
+def runs_once(place: Place) -> bool:
+    """Whether a kernel wants each element of a value exactly once: the place runs over just the kernel's own loops, without a gate."""
+    ranges = [i for i in place.index if i is not ZERO]
+    return place.gate is None and len(ranges) == len(place.kernel.ranges) and set(ranges) == set(place.kernel.ranges)
+
+
+def stored_as(u: UOp) -> DType:
+    """The dtype of a realised value's Buffer; index values take the narrower of int32 and int64 that their bounds allow (R08, R29)."""
+    if u.dtype is not dt.index:
+        return u.dtype
+    lo, hi = u.min_max or (dt.index.min, dt.index.max)
+    return dt.int32 if dt.int32.min <= lo and hi <= dt.int32.max else dt.int64
+
+
+def access(memory: UOp, flat: UOp, gate: UOp | None) -> UOp:
+    """The element at a flat position of 1-D memory; 0 where the gate is false, without touching the address (R52)."""
+    extra = () if gate is None else (B.const(0, memory.dtype), gate)
+    return UOp(Op.LOAD, (UOp(Op.INDEX, (memory, flat)), *extra), LoadArg())

@@ -1,0 +1,314 @@
+"""References, storages and the order of accesses (R51 to R55, R59, R61).
+
+A Buffer, a bound Param and an injective view of them is a reference: a storage, and two functions per step of the path to it, one
+that looks at the data through the view and one that moves the byte positions of its elements. A use of a reference as a value is an
+implicit Load *of that node*: it happens once, after everything the reference depends on and before everything that uses it; so
+`after(b, store(b, b + 1)) + b` adds the new value to the old one, while a Store that nothing orders with that Load is a race.
+
+Accesses are numbered. `Machine.mask_of` gives the accesses that happen before a node; an access that overlaps an earlier one which
+is not among them, one of the two being a write, is a race. Storages hold immutable arrays: a Store replaces the array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from uops.interp.movement import MOVES, out_of_bounds, outer
+from uops.interp.storage import NUMPY, Array, check_bool
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
+from uops.spec.errors import Trap
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+#: Byte position of an element that an Index puts outside its buffer; stays negative under the moves that follow.
+OUTSIDE = -(1 << 62)
+
+Step = Callable[[Array], Array]
+
+
+class Storage:
+    """The memory of one Buffer or free Param. `ready` marks the bytes written so far, None means all of them."""
+
+    __slots__ = ("data", "key", "read_bits", "reads", "ready", "version", "write_bits", "writes")
+
+    def __init__(self, key: str, data: Array, ready: Array | None) -> None:
+        self.key = key
+        self.data = data
+        self.ready = ready
+        self.version = 0
+        self.reads: list[Access] = []
+        self.writes: list[Access] = []
+        self.read_bits = 0
+        self.write_bits = 0
+
+
+class Ref:
+    """A reference made by `node` in `scope`. `look` and `place` lead from the parent's elements to its own (None: the same)."""
+
+    __slots__ = ("bit", "look", "node", "parent", "place", "places", "risky", "scope", "seen", "storage", "value", "version")
+
+    def __init__(
+        self, storage: Storage, scope: Any, node: UOp, parent: Ref | None = None, look: Step | None = None, place: Step | None = None
+    ) -> None:
+        self.storage = storage
+        self.scope = scope
+        self.node = node
+        self.parent = parent
+        self.look = look
+        self.place = place
+        self.risky: bool = parent is not None and parent.risky  # an Index on the path is out of bounds
+        self.value: Array | None = None  # what the implicit Load gave
+        self.bit: int | None = None  # the number of that access
+        self.seen: Array | None = None
+        self.version = -1
+        self.places: Array | None = None
+
+
+class Access:
+    """One read or write by `node`: byte positions of the elements touched, None for the whole storage."""
+
+    __slots__ = ("bit", "live", "node", "ref", "span_")
+
+    def __init__(self, bit: int, node: UOp, ref: Ref, live: Array | None) -> None:
+        self.bit = bit
+        self.node = node
+        self.ref = ref
+        self.live = live
+        self.span_: Array | None = None
+
+    def span(self) -> Array:
+        """Which bytes of the storage are touched."""
+        if self.span_ is None:
+            self.span_ = np.zeros(self.ref.storage.data.nbytes, bool)
+            self.span_[touched(self.ref, self.live)] = True
+        return self.span_
+
+
+# Views
+
+
+def view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref | None:
+    """The reference that movement op `u` makes of `parent`; None where the result is no injective view."""
+    if u.op is Op.INDEX:
+        return _index_view(u, parent, more, scope)
+    if u.op is Op.BITCAST or u.op is Op.SLICE:
+        return _bytes_view(u, parent, more, scope)
+    if u.op not in VIEWS:
+        return None
+
+    def step(x: Array) -> Array:
+        return MOVES[u.op](u, x, more)
+
+    return Ref(parent.storage, scope, u, parent, step, step)
+
+
+#: R51, with After: what keeps a reference a reference.
+VIEWS = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK, Op.INDEX, Op.SLICE, Op.BITCAST})
+
+
+def _index_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref:
+    """An address: elements out of bounds trap only when they are accessed (R45)."""
+    shape = shape_of(parent)
+    bad = [out_of_bounds(i, shape[axis]) for axis, i in enumerate(more)]
+    if not any(b.any() for b in bad):
+        at = outer(more)
+        return Ref(parent.storage, scope, u, parent, lambda x: np.asarray(x[at]), lambda x: np.asarray(x[at]))
+    safe = outer([np.where(b, 0, i) for b, i in zip(bad, more)])
+    outside = np.zeros((), bool)
+    for b in outer([b.astype(np.int64) for b in bad]):
+        outside = outside | (b != 0)
+
+    def place(x: Array) -> Array:
+        if 0 in x.shape[: len(more)]:
+            return np.full((*outside.shape, *x.shape[len(more) :]), OUTSIDE)
+        taken = np.asarray(x[safe])
+        return np.where(outside.reshape(outside.shape + (1,) * (taken.ndim - outside.ndim)), OUTSIDE, taken)
+
+    ref = Ref(parent.storage, scope, u, parent, None, place)
+    ref.risky = True
+    return ref
+
+
+def _bytes_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref | None:
+    """Slice and Bitcast: positions are in bytes, so elements split; they join only where their bytes are adjacent (R46)."""
+    old, new = parent_dtype(parent).itemsize, u.arg.dtype.itemsize
+    first = int(more[0]) if u.op is Op.SLICE else 0
+    ratio = max(1, new // old)
+    split = max(1, old // new)
+
+    def look(x: Array) -> Array:
+        return MOVES[u.op](u, x, more)
+
+    def place(x: Array) -> Array:
+        if u.op is Op.SLICE:
+            x = x[first : first + (u.arg.size * new + old - 1) // old]
+        if split > 1:
+            x = (x[..., None] + new * np.arange(split)).reshape((*x.shape[:-1], -1))
+        elif ratio > 1:
+            x = x[..., ::ratio]
+        return x[: u.arg.size] if u.op is Op.SLICE else x
+
+    if ratio > 1 and not _adjacent(places_of(parent)[first:] if u.op is Op.SLICE else places_of(parent), ratio, old):
+        return None
+    if u.op is Op.SLICE:
+        look(np.empty(shape_of(parent), NUMPY[parent_dtype(parent)]).view() if u.arg.dtype is not dt.bool_ else _zeros(parent))
+    return Ref(parent.storage, scope, u, parent, look, place)
+
+
+def _zeros(ref: Ref) -> Array:
+    return np.zeros(shape_of(ref), NUMPY[parent_dtype(ref)])
+
+
+def _adjacent(places: Array, ratio: int, size: int) -> bool:
+    whole = places[..., : places.shape[-1] // ratio * ratio]
+    groups = whole.reshape((*whole.shape[:-1], -1, ratio))
+    return bool((groups == groups[..., :1] + size * np.arange(ratio)).all())
+
+
+def alias(parent: Ref, scope: Any, node: UOp) -> Ref:
+    """The same elements under another node: After, or a Param of a Call."""
+    return Ref(parent.storage, scope, node, parent)
+
+
+def parent_dtype(ref: Ref) -> DType:
+    return ref.node.dtype
+
+
+def shape_of(ref: Ref) -> tuple[int, ...]:
+    return places_of(ref).shape if ref.risky or any(type(n) is not int for n in ref.node.shape) else ref.node.shape
+
+
+# Through a path
+
+
+def _path(ref: Ref, known: Callable[[Ref], bool]) -> tuple[Ref, list[Ref]]:
+    """The nearest ancestor for which `known` holds, or the storage's own reference, and the references from there to `ref`."""
+    steps: list[Ref] = []
+    while ref.parent is not None and not known(ref):
+        steps.append(ref)
+        ref = ref.parent
+    return ref, steps[::-1]
+
+
+def look(ref: Ref) -> Array:
+    """The elements of `ref` in its storage's present data."""
+    storage = ref.storage
+    if ref.parent is None:
+        return storage.data
+    version = storage.version
+    start, steps = _path(ref, lambda r: r.version == version)
+    x = storage.data if start.parent is None else start.seen
+    assert x is not None
+    for r in steps:
+        if r.look is not None:
+            x = r.look(x)
+        r.seen, r.version = x, version
+    return x
+
+
+def places_of(ref: Ref) -> Array:
+    """Byte position of every element of `ref`."""
+    start, steps = _path(ref, lambda r: r.places is not None)
+    if start.places is None:
+        data = start.storage.data
+        start.places = (np.arange(data.size, dtype=np.int64) * data.dtype.itemsize).reshape(data.shape)
+    x = start.places
+    for r in steps:
+        if r.place is not None:
+            x = r.place(x)
+        r.places = x
+    return x
+
+
+def touched(ref: Ref, live: Array | None) -> Array:
+    """Byte positions, (elements, bytes each), of the elements that an access touches; a Trap if one is out of bounds."""
+    places = places_of(ref)
+    if live is not None:
+        places = places[np.broadcast_to(live, places.shape)]
+    places = places.reshape(-1, 1)
+    if places.size and np.minimum.reduce(places, None) < 0:
+        raise Trap(f"{describe(ref.node)} of {ref.storage.key} accesses an index out of bounds (R45)")
+    return places + np.arange(ref.node.dtype.itemsize)
+
+
+def fetch(ref: Ref, live: Array | None = None) -> Array:
+    """The elements of `ref`; those that are not `live` are not touched and read as 0."""
+    storage = ref.storage
+    if storage.ready is None and not ref.risky and live is None:
+        return look(ref)
+    at = touched(ref, live)
+    if storage.ready is not None and not storage.ready[at].all():
+        raise Trap(f"{describe(ref.node)} reads elements of {storage.key} that were never written (R61)")
+    target = NUMPY[ref.node.dtype]
+    shape = places_of(ref).shape
+    if live is None:
+        out = np.ascontiguousarray(storage.data.view(np.uint8)[at]).view(target).reshape(shape)
+    else:
+        out = np.zeros(shape, target)
+        out[np.broadcast_to(live, shape)] = np.ascontiguousarray(storage.data.view(np.uint8)[at]).view(target).ravel()
+    if ref.node.dtype is dt.bool_:
+        check_bool(out, describe(ref.node))
+    return out
+
+
+def write(ref: Ref, value: Array, live: Array | None) -> None:
+    """Replace the storage's data by a copy with `value` in the elements of `ref` that are `live`."""
+    storage = ref.storage
+    at = touched(ref, live)
+    data = storage.data.copy()
+    if live is not None:
+        value = value[np.broadcast_to(live, value.shape)]
+    if at.size:
+        raw = np.ascontiguousarray(value).reshape(-1, 1).view(np.uint8)
+        data.view(np.uint8)[at] = raw
+    if storage.ready is not None:
+        ready = storage.ready.copy()
+        ready[at] = True
+        storage.ready = None if ready.all() else ready
+    storage.data = data
+    storage.version += 1
+
+
+# Order
+
+
+def record_read(storage: Storage, access: Access, before: Callable[[], int]) -> None:
+    """Log a read; a Trap when it races with a write (R55). `before` gives the accesses that happen before it."""
+    if storage.write_bits:
+        _no_race(access, storage.writes, storage.write_bits & ~before())
+    storage.reads.append(access)
+    storage.read_bits |= 1 << access.bit
+
+
+def record_write(storage: Storage, access: Access, before: int) -> None:
+    """Log a write; a Trap when it races with a read or a write, or writes an element twice (R55)."""
+    at = touched(access.ref, access.live)
+    if np.count_nonzero(access.span()) != at.size:
+        raise Trap(f"{describe(access.node)} writes an element of {storage.key} twice: its target is no injective view (R51, R55)")
+    _no_race(access, storage.writes, storage.write_bits & ~before)
+    _no_race(access, storage.reads, storage.read_bits & ~before)
+    storage.writes.append(access)
+    storage.write_bits |= 1 << access.bit
+
+
+def _no_race(access: Access, others: list[Access], unordered: int) -> None:
+    if not unordered:
+        return
+    for other in others:
+        if unordered >> other.bit & 1:
+            both = access.span() & other.span()
+            if both.any():
+                storage = access.ref.storage
+                element = int(np.argmax(both)) // storage.data.dtype.itemsize
+                raise Trap(
+                    f"race on element {element} of {storage.key}: {describe(other.node)} and {describe(access.node)} are unordered (R55)"
+                )
+
+
+def describe(u: UOp) -> str:
+    """A node in a message."""
+    return f"{u.op.name}(arg={u.arg!r})" if u.arg is not None else f"{u.op.name} of {', '.join(s.op.name for s in u.src)}"

@@ -1,0 +1,36 @@
+"""The rulings of `rulings.md`, by id: `RULINGS["R43"].text`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Ruling(NamedTuple):
+    id: str
+    topic: str
+    text: str
+
+
+_ROW = re.compile(r"^\| (R\d{2,3}) \| (.+?) \| (.+) \|$")
+_PRINCIPLE = re.compile(r"^\*\*(P\d)\.\*\* (.+)$")
+
+
+def parse(text: str) -> dict[str, Ruling]:
+    """The rulings of a text, in order; ValueError if an id stands twice or a table row cannot be read."""
+    found: dict[str, Ruling] = {}
+    for number, raw in enumerate(text.splitlines(), 1):
+        row, principle = _ROW.match(raw), _PRINCIPLE.match(raw)
+        if row is None and principle is None:
+            if raw.startswith(("| R", "**P")):
+                raise ValueError(f"line {number} is no ruling: {raw}")
+            continue
+        ruling = Ruling(*row.groups()) if row else Ruling(principle[1], "principle", principle[2])  # type: ignore[index]
+        if ruling.id in found:
+            raise ValueError(f"line {number}: {ruling.id} stands twice")
+        found[ruling.id] = ruling
+    return found
+
+
+RULINGS: dict[str, Ruling] = parse(Path(__file__).with_name("rulings.md").read_text(encoding="utf-8"))

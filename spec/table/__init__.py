@@ -1,0 +1,1 @@
+"""The rows of tinyspec, one module per family, in the document's order."""

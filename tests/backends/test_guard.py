@@ -1,0 +1,37 @@
+"""Guard pages: memory is whole, ends where it says, and a write beside it is found."""
+
+import ctypes
+import mmap
+
+import pytest
+
+from uops.backends.guard import Guarded, Side
+from uops.spec.errors import Unsound
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("size", [0, 1, 7, 4095, 4096, 4097, 100_000])
+def test_the_memory_is_all_there(side: Side, size: int) -> None:
+    guarded = Guarded(size, side)
+    guarded.data[:] = 3
+    assert guarded.data.size == size
+    assert ctypes.string_at(guarded.address, size) == b"\3" * size
+    edge = guarded.address + size if side is Side.END else guarded.address
+    assert edge % mmap.PAGESIZE == 0
+    guarded.check()
+
+
+@pytest.mark.parametrize("side", Side)
+@pytest.mark.parametrize("place", [-1, -40, 100, 140])
+def test_a_write_into_the_slack_is_found(side: Side, place: int) -> None:
+    guarded = Guarded(100, side)
+    if (place < 0) != (side is Side.END):
+        return  # that side is the guard page: test_worker sees it crash
+    ctypes.memset(guarded.address + place, 0, 1)
+    with pytest.raises(Unsound, match=f"1 bytes outside a buffer of 100 bytes were written, the first at byte {place}"):
+        guarded.check()
+
+
+def test_arrays_of_any_item_size_fit_against_the_page() -> None:
+    for item in (1, 2, 4, 8):
+        assert Guarded(3 * item).address % item == 0

@@ -1,0 +1,151 @@
+"""The llvm target: the cache on disk in use, loaded kernels, the tiers."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import uops
+from uops.backends.cache import ObjectCache
+from uops.backends.llvm import binding
+from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.target import LlvmTarget
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+
+
+def square_plus(kernels, c: float):
+    return kernels.elementwise(8, dt.float64, (dt.float64,), lambda x: B.add(B.mul(x, x), B.const(c, dt.float64)))
+
+
+def run(target: LlvmTarget, kernel) -> list[float]:
+    out, x = np.zeros(8), np.arange(8.0)
+    target.load(target.compile(target.render(kernel)))([out.ctypes.data, x.ctypes.data], [0, 0])
+    return out.tolist()
+
+
+EXPECTED = [k * k + 0.5 for k in range(8)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "objects"
+
+
+def test_a_second_target_finds_what_the_first_compiled(kernels, tier: Tier, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = square_plus(kernels, 0.5)
+    assert run(LlvmTarget(tier, ObjectCache(folder)), kernel) == EXPECTED
+
+    def refuse(*_: object) -> bytes:
+        raise AssertionError("compiled again")
+
+    monkeypatch.setattr(binding, "compile_object", refuse)
+    second = LlvmTarget(tier, ObjectCache(folder))
+    assert run(second, kernel) == EXPECTED
+    assert (second.store.hits, second.store.misses) == (1, 0)
+    with pytest.raises(AssertionError, match="compiled again"):
+        run(second, square_plus(kernels, 0.25))
+
+
+@pytest.mark.parametrize("part", ["tier", "cpu", "features", "llvm", "triple", "version", "pipeline"])
+def test_an_object_belongs_to_one_target_and_one_compiler(kernels, folder: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    import dataclasses
+
+    from uops.backends.llvm import target as module
+
+    source = LlvmTarget(Tier.FULL, ObjectCache(None)).render(square_plus(kernels, 0.5))
+    LlvmTarget(Tier.FULL, ObjectCache(folder)).compile(source)
+    monkeypatch.setattr(binding, "compile_object", lambda *_: b"new")
+    assert LlvmTarget(Tier.FULL, ObjectCache(folder)).compile(source) != b"new"
+    if part == "version":
+        monkeypatch.setattr(module, "__version__", "another")
+    elif part == "pipeline":
+        monkeypatch.setattr(module, "_pipeline", lambda: "another")
+    elif part != "tier":
+        other = dataclasses.replace(binding.host(), **{part: "another"})
+        monkeypatch.setattr(binding, "host", lambda: other)
+    assert LlvmTarget(Tier.FAST if part == "tier" else Tier.FULL, ObjectCache(folder)).compile(source) == b"new"
+
+
+def test_a_damaged_object_is_compiled_again(kernels, folder: Path) -> None:
+    kernel = square_plus(kernels, 0.5)
+    target = LlvmTarget(Tier.FAST, ObjectCache(folder))
+    assert run(target, kernel) == EXPECTED
+    (path,) = folder.iterdir()
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0x40
+    path.write_bytes(data)
+    assert run(target, kernel) == EXPECTED
+    assert target.store.misses == 2
+
+
+RACE = """
+import sys
+from pathlib import Path
+import numpy as np
+from uops.backends.cache import ObjectCache
+from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.target import LlvmTarget
+from uops.spec import build as B, dtypes as dt
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+target = LlvmTarget(Tier.FAST, ObjectCache(Path(sys.argv[1])))
+for c in range(25):
+    i = B.range_(8, 0)
+    x = B.load(B.at(B.param(1, (8,), dt.float64), i))
+    store = B.store(B.at(B.param(0, (8,), dt.float64), i), B.add(B.mul(x, x), B.const(float(c), dt.float64)))
+    kernel = UOp(Op.LINEAR, tuple(toposort(B.end(store, i))))
+    out, x = np.zeros(8), np.arange(8.0)
+    target.load(target.compile(target.render(kernel)))([out.ctypes.data, x.ctypes.data], [])
+    assert out.tolist() == [k * k + c for k in range(8)]
+print(target.store.hits + target.store.misses)
+"""
+
+
+def test_processes_that_start_with_one_empty_cache_agree(folder: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1])}
+    command = [sys.executable, "-c", RACE, str(folder)]
+    running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert [p.communicate()[0].strip() for p in running] == ["25"] * 3
+    assert len(list(folder.iterdir())) == 25
+
+
+def test_a_kernel_outlives_its_target(kernels) -> None:
+    kernel = square_plus(kernels, 0.5)
+    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    loaded = [target.load(target.compile(target.render(kernel))) for _ in range(20)]
+    del target
+    survivors = loaded[::7]
+    del loaded
+    for k in survivors:
+        out, x = np.zeros(8), np.arange(8.0)
+        k([out.ctypes.data, x.ctypes.data], [])
+        assert out.tolist() == EXPECTED
+
+
+def test_a_running_kernel_lets_other_threads_run(kernels) -> None:
+    n, x = B.variable("n", 0, 1 << 40, slot=1), B.at(B.param(0, (1,), dt.uint64), 0)
+    i = B.range_(n, 0)
+    step = B.store(x, B.add(B.mul(B.load(x), B.const(6364136223846793005, dt.uint64)), B.const(1, dt.uint64)))
+    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    kernel = target.load(target.compile(target.render(kernels.linear(B.end(step, i)))))
+    state = np.zeros(1, np.uint64)
+    thread = threading.Thread(target=kernel, args=([state.ctypes.data, 0], [0, 50_000_000]))
+    thread.start()
+    turns = 0
+    while thread.is_alive():
+        turns += 1
+    assert turns > 1000
+    assert state[0] != 0
+
+
+def test_the_version_names_what_decides_results() -> None:
+    text = LlvmTarget(Tier.FAST, ObjectCache(None)).version()
+    assert "LLVM" in text
+    assert binding.host().cpu in text
+    assert "fast" in text

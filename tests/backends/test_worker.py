@@ -1,0 +1,267 @@
+"""Worker processes: every way a case can end is an outcome, and the rest of the batch goes on."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import uops
+from uops.backends.registry import BrokenBackend
+from uops.backends.worker import STATUSES, Case, Limits, Worker, run_all
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.text import show
+
+FAKE = """
+import ctypes, os, signal, sys, time
+import numpy as np
+from uops.backends.contract import Backend, Capabilities
+from uops.backends.guard import Guarded, Side
+from uops.spec.errors import Trap, Unsupported
+from uops.spec.result import Result
+
+class Fake(Backend):
+    name = "fake"
+    def __init__(self, label="plain"):
+        self.label, self.poisoned = label, False
+    def version(self):
+        return f"fake {self.label}"
+    def capabilities(self):
+        return Capabilities()
+    def run(self, graph, inputs):
+        getattr(self, str(inputs_name(inputs)))(inputs)
+        if self.poisoned and "fragile" in inputs:
+            ctypes.string_at(0)
+        return Result((inputs["p0"] + inputs["p0"],), {"b7": inputs["p0"]})
+    def do_nothing(self, inputs): pass
+    def do_segfault(self, inputs): ctypes.string_at(0)
+    def do_poison(self, inputs): self.poisoned = True
+    def do_fpe(self, inputs): os.kill(os.getpid(), signal.SIGFPE)
+    def do_abort(self, inputs): os.abort()
+    def do_exit(self, inputs): os._exit(3)
+    def do_leave(self, inputs): raise SystemExit("bye")
+    def do_hang(self, inputs): time.sleep(1000)
+    def do_spin(self, inputs): np.arange(1 << 20); [None for _ in iter(int, 1)]
+    def do_trap(self, inputs): raise Trap("out of bounds")
+    def do_unsupported(self, inputs): raise Unsupported("Sin", "fake")
+    def do_error(self, inputs): raise ValueError("bad value")
+    def do_recurse(self, inputs): self.do_recurse(inputs)
+    def do_memory(self, inputs): np.ones(1 << 34, np.uint8)
+    def do_print(self, inputs): print("noise"); sys.stdout.flush(); os.write(1, b"more noise")
+    def do_overrun(self, inputs):
+        ctypes.memset(Guarded(100, Side.END).address + 100, 1, 1)
+    def do_underrun(self, inputs):
+        ctypes.memset(Guarded(100, Side.START).address - 1, 1, 1)
+
+def inputs_name(inputs):
+    return next((n for n in inputs if n.startswith("do_")), "do_nothing")
+
+class Wrong(Fake):
+    def run(self, graph, inputs):
+        return 3
+
+class Strange(Fake):
+    def run(self, graph, inputs):
+        return Result((np.array(["text"]),), {})
+
+class Dies(Fake):
+    def __init__(self):
+        os.write(2, b"no licence")
+        os._exit(9)
+
+class Slow(Fake):
+    def __init__(self):
+        time.sleep(1000)
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("fakes")
+    (folder / "fake_backends.py").write_text(FAKE)
+    return [str(folder)]
+
+
+@pytest.fixture(scope="module")
+def worker(path: list[str]):
+    with Worker("fake_backends:Fake", limits=Limits(timeout=1.0), path=path) as found:
+        yield found
+
+
+X = np.arange(3, dtype=np.float32)
+GRAPH = B.add(B.param(0, (3,), dt.float32), B.param(0, (3,), dt.float32))
+
+
+def case(*flags: str) -> Case:
+    return Case(GRAPH, {"p0": X, **dict.fromkeys(flags, 1)})
+
+
+@pytest.mark.parametrize(
+    ("what", "status", "says", "signal"),
+    [
+        ("do_nothing", "ok", "", None),
+        ("do_print", "ok", "", None),
+        ("do_segfault", "crash", "SIGSEGV", "SIGSEGV"),
+        ("do_fpe", "crash", "SIGFPE", "SIGFPE"),
+        ("do_abort", "crash", "SIGABRT", "SIGABRT"),
+        ("do_exit", "crash", "exited with status 3", None),
+        ("do_leave", "crash", "bye", None),
+        ("do_hang", "timeout", "no answer within 1 s", None),
+        ("do_spin", "timeout", "no answer within 1 s", None),
+        ("do_trap", "trap", "out of bounds", None),
+        ("do_unsupported", "unsupported", "fake does not support Sin", None),
+        ("do_error", "error", "ValueError: bad value", None),
+        ("do_recurse", "error", "RecursionError", None),
+        ("do_memory", "error", "MemoryError", None),
+        ("do_overrun", "crash", "SIGSEGV", "SIGSEGV"),
+        ("do_underrun", "crash", "SIGSEGV", "SIGSEGV"),
+    ],
+)
+def test_every_end_is_an_outcome_and_the_next_case_runs(
+    worker: Worker, what: str, status: str, says: str, signal: str | None
+) -> None:
+    assert status in STATUSES
+    before, bad, after = worker.run_batch([case(), case(what), case()])
+    assert (bad.status, bad.signal) == (status, signal), bad
+    assert says in bad.message
+    for good in (before, after):
+        assert good.status == "ok"
+        assert good.result.values[0].tolist() == [0.0, 2.0, 4.0]
+        assert good.result.buffers["b7"].tolist() == X.tolist()
+
+
+def test_a_crash_that_an_earlier_case_prepared_says_so(worker: Worker) -> None:
+    """Alone the case is fine, so a report must not blame it without a word."""
+    worker.close()
+    poison, victim, after = worker.run_batch([case("do_poison"), case("fragile"), case()])
+    assert (poison.status, victim.status, after.status) == ("ok", "crash", "ok")
+    assert "not when run alone (ok)" in victim.message
+
+
+def test_a_program_that_is_no_text_of_ours_is_an_error(worker: Worker) -> None:
+    bad, good = worker.run_batch([Case("%0 = nonsense ]["), Case(show(GRAPH), {"p0": X})])
+    assert (bad.status, good.status) == ("error", "ok")
+    assert "SpecError" in bad.message
+
+
+@pytest.mark.parametrize("factory", ["Wrong", "Strange"])
+def test_a_backend_that_returns_something_else_is_an_error(path: list[str], factory: str) -> None:
+    with Worker(f"fake_backends:{factory}", path=path) as w:
+        found = w.run(case())
+    assert found.status == "error"
+    assert ("not a Result" in found.message) == (factory == "Wrong")
+
+
+@pytest.mark.parametrize(
+    ("factory", "says"), [("Dies", "no licence"), ("Slow", "no answer within"), ("Absent", "no attribute 'Absent'")]
+)
+def test_a_backend_that_does_not_start_is_broken(path: list[str], factory: str, says: str) -> None:
+    with pytest.raises(BrokenBackend, match=says), Worker(f"fake_backends:{factory}", limits=Limits(start=2.0), path=path) as w:
+        w.run(case())
+
+
+def test_options_reach_the_backend(path: list[str]) -> None:
+    with Worker("fake_backends:Fake", {"label": "loud"}, path=path) as w:
+        assert w.version() == "fake loud"
+
+
+ARRAYS = [
+    np.array(2.5, np.float32),
+    np.zeros((2, 0, 3), np.int8),
+    np.array([[True, False]]),
+    np.array([1.5, -0.0], ml_dtypes.bfloat16),
+    np.array([448.0], ml_dtypes.float8_e4m3fn),
+    np.array([np.inf], ml_dtypes.float8_e5m2),
+    np.array([0x7FA00001], np.uint32).view(np.float32),
+    np.arange(12, dtype=np.uint64).reshape(3, 4).T,
+    np.array([[2**70, -(2**80)]], dtype=object),
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}-{a.shape}")
+def test_arrays_cross_with_every_bit(worker: Worker, array) -> None:
+    found = worker.run(Case(GRAPH, {"p0": array}))
+    assert found.status == "ok"
+    back = found.result.buffers["b7"]
+    assert (back.dtype, back.shape) == (array.dtype, array.shape)
+    assert back.tolist() == array.tolist() if array.dtype == object else back.tobytes() == array.tobytes()
+
+
+def test_a_python_int_beyond_64_bits_crosses(worker: Worker) -> None:
+    found = worker.run(Case(GRAPH, {"p0": 2**99}))
+    assert int(found.result.values[0]) == 2**100
+
+
+def test_hundreds_of_small_cases_a_second(worker: Worker) -> None:
+    worker.run(case())
+    start = time.perf_counter()
+    assert all(o.status == "ok" for o in worker.run_batch([case()] * 500))
+    assert 500 / (time.perf_counter() - start) > 200
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_run_all_keeps_the_order_over_crashes(path: list[str], jobs: int) -> None:
+    kinds = ["do_nothing", "do_trap", "do_nothing", "do_segfault", "do_error"] * 5
+    cases = (Case(GRAPH, {"p0": X + k, kind: 1}) for k, kind in enumerate(kinds))
+    found = list(run_all("fake_backends:Fake", cases, jobs=jobs, batch=4, path=path))
+    expected = {"do_nothing": "ok", "do_trap": "trap", "do_segfault": "crash", "do_error": "error"}
+    assert [o.status for o in found] == [expected[kind] for kind in kinds]
+    assert [o.result.values[0][0] for o in found if o.result] == [2.0 * k for k, kind in enumerate(kinds) if kind == "do_nothing"]
+
+
+def test_run_all_reads_cases_as_it_needs_them_and_stops_when_asked(path: list[str]) -> None:
+    taken = []
+
+    def endless():
+        while True:
+            taken.append(1)
+            yield case()
+
+    outcomes = run_all("fake_backends:Fake", endless(), batch=4, path=path)
+    assert next(outcomes).status == "ok"
+    outcomes.close()
+    assert len(taken) <= 16
+
+
+ORPHAN = """
+import sys, time
+from uops.backends.worker import Case, Limits, Worker
+import numpy as np
+worker = Worker("fake_backends:Fake", limits=Limits(timeout=100), path=[sys.argv[1]])
+worker.version()
+print(worker._process._popen.pid, flush=True)
+worker.run(Case("", {})) if len(sys.argv) > 3 else worker._process._write(open(sys.argv[2], "rb").read())
+time.sleep(100)
+"""
+
+
+def test_a_hanging_worker_does_not_outlive_its_parent(path: list[str], tmp_path: Path) -> None:
+    from uops.backends.arrays import encode
+    from uops.backends.serve import pack
+
+    header, body = encode({"p0": X, "do_hang": 1})
+    (tmp_path / "frame").write_bytes(pack({"cases": [{"program": show(GRAPH), "inputs": header}]}, body))
+    environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1])}
+    command = [sys.executable, "-c", textwrap.dedent(ORPHAN), path[0], str(tmp_path / "frame")]
+    parent = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 10
+    while alive(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(child)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

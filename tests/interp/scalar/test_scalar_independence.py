@@ -1,0 +1,39 @@
+"""The second interpreter shares nothing with the first but the specification."""
+
+import ast
+import pathlib
+
+import pytest
+
+import uops.interp.scalar as package
+
+FOLDER = pathlib.Path(package.__file__).parent
+ALLOWED = ("uops.spec.", "uops.interp.scalar")
+STANDARD = {
+    "__future__", "collections.abc", "fractions", "functools", "itertools", "math", "operator", "struct", "typing",
+}  # fmt: skip
+
+
+def imported(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative import"
+            yield node.module
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda p: p.name)
+def test_imports_are_the_specification_and_the_standard_library(path):
+    foreign = [m for m in imported(ast.parse(path.read_text())) if m not in STANDARD and not m.startswith(ALLOWED)]
+    assert not foreign
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.py")), ids=lambda p: p.name)
+def test_no_builtin_float_arithmetic(path):
+    """Floats enter and leave as bit patterns: no float literal, no true division by `/` but of Fractions in `reduction`."""
+    tree = ast.parse(path.read_text())
+    literals = [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, float)]
+    divisions = [n for n in ast.walk(tree) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
+    assert not literals
+    assert not divisions or path.name == "reduction.py"
