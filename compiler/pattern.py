@@ -38,7 +38,7 @@ class TypeVar:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """A variable (`name`), a literal (`value`) or an operation (`op` with `src`, and for Cast the dtype or type variable `to`)."""
+    """A variable (`name`), a literal (`value`) or an operation (`op`, `src`; Cast and Bitcast with a dtype or type variable `to`)."""
 
     op: Op | None = None
     src: tuple[Pattern, ...] = ()
@@ -142,6 +142,10 @@ def cast(x: Pattern, to: DType | TypeVar) -> Pattern:
     return operation(Op.CAST, x, to=to)
 
 
+def bitcast(x: Pattern, to: DType | TypeVar) -> Pattern:
+    return operation(Op.BITCAST, x, to=to)
+
+
 def not_(x: Pattern) -> Pattern:
     return operation(Op.NOT, x)
 
@@ -220,12 +224,12 @@ def _sibling_dtype(p: Pattern, built: list[UOp | None], like: DType | None) -> C
     return lambda k: dt.bool_ if k < first else known
 
 
-def _arg(p: Pattern, found: Mapping[str, UOp | DType]) -> A.CastArg | None:
+def _arg(p: Pattern, found: Mapping[str, UOp | DType]) -> A.CastArg | A.BitcastArg | None:
     if p.to is None:
         return None
     d = found[p.to.name] if isinstance(p.to, TypeVar) else p.to
     assert isinstance(d, DType)
-    return A.CastArg(d)
+    return A.BitcastArg(d) if p.op is Op.BITCAST else A.CastArg(d)
 
 
 # Looking at a pattern

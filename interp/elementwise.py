@@ -63,7 +63,6 @@ def _flip_sign(d: DType) -> Kernel:
     return lambda x: np.asarray(x.view(bits) ^ sign).view(target)
 
 
-
 # Transcendental functions
 
 

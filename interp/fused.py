@@ -43,7 +43,7 @@ def mulacc64(a: Array, b: Array, c: Array) -> Any:
     if plain.all():
         return out
     out = np.where(special, product + c, out)
-    for at in zip(*np.nonzero(~plain & ~special)):
+    for at in map(tuple, np.argwhere(~plain & ~special)):
         out[at] = _exactly(float(a[at]), float(b[at]), float(c[at]))
     return out
 
@@ -64,4 +64,4 @@ def _exactly(a: float, b: float, c: float) -> float:
     try:
         return float(exact)
     except OverflowError:
-        return math.copysign(math.inf, exact)
+        return math.inf if exact > 0 else -math.inf

@@ -96,15 +96,16 @@ def mod(a: Array, b: Array) -> Any:
 def _guarded(ufunc: np.ufunc, a: Array, b: Array, at_zero: Any) -> Array:
     a, b = a.astype(object), b.astype(object)
     zero = np.asarray(b == 0, bool)
-    return np.where(zero, at_zero, ufunc(a, np.where(zero, 1, b)))
+    out: Array = np.where(zero, at_zero, ufunc(a, np.where(zero, 1, b)))
+    return out
 
 
 def _counts(b: Array, cap: int) -> Array:
     """Shift counts of index arithmetic, capped; a negative one is a Trap (R29)."""
     if b.size and np.minimum.reduce(b, None) < 0:
         raise Trap("negative shift count in index arithmetic (R29)")
-    counts: Array = np.asarray(np.minimum(b, cap))
-    return counts.astype(np.int64)
+    counts: Array = np.asarray(np.minimum(b, cap)).astype(np.int64)
+    return counts
 
 
 def shl(a: Array, b: Array) -> Any:

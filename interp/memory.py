@@ -11,15 +11,15 @@ is not among them, one of the two being a write, is a race. Storages hold immuta
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from uops.interp.movement import MOVES, out_of_bounds, outer
+from uops.interp.movement import MOVES, out_of_bounds, outer, slice_bytes
 from uops.interp.storage import NUMPY, Array, check_bool
 from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
 from uops.spec.errors import Trap
 from uops.spec.node import UOp
 from uops.spec.ops import Op
@@ -40,7 +40,7 @@ class Storage:
         self.data = data
         self.ready = ready
         self.version = 0
-        self.reads: list[Access] = []
+        self.reads: list[Ref | Access] = []
         self.writes: list[Access] = []
         self.read_bits = 0
         self.write_bits = 0
@@ -52,7 +52,13 @@ class Ref:
     __slots__ = ("bit", "look", "node", "parent", "place", "places", "risky", "scope", "seen", "storage", "value", "version")
 
     def __init__(
-        self, storage: Storage, scope: Any, node: UOp, parent: Ref | None = None, look: Step | None = None, place: Step | None = None
+        self,
+        storage: Storage,
+        scope: Any,
+        node: UOp,
+        parent: Ref | None = None,
+        look: Step | None = None,
+        place: Step | None = None,
     ) -> None:
         self.storage = storage
         self.scope = scope
@@ -67,25 +73,34 @@ class Ref:
         self.version = -1
         self.places: Array | None = None
 
+    def span(self) -> Array:
+        """Which bytes of the storage its implicit Load touches."""
+        return span(self, None)
+
 
 class Access:
-    """One read or write by `node`: byte positions of the elements touched, None for the whole storage."""
+    """A Store, or a Load with a gate, by `node`: it touches the elements of `ref` that are `live`, None meaning all."""
 
-    __slots__ = ("bit", "live", "node", "ref", "span_")
+    __slots__ = ("bit", "live", "node", "ref", "touches")
 
     def __init__(self, bit: int, node: UOp, ref: Ref, live: Array | None) -> None:
         self.bit = bit
         self.node = node
         self.ref = ref
         self.live = live
-        self.span_: Array | None = None
+        self.touches: Array | None = None
 
     def span(self) -> Array:
         """Which bytes of the storage are touched."""
-        if self.span_ is None:
-            self.span_ = np.zeros(self.ref.storage.data.nbytes, bool)
-            self.span_[touched(self.ref, self.live)] = True
-        return self.span_
+        if self.touches is None:
+            self.touches = span(self.ref, self.live)
+        return self.touches
+
+
+def span(ref: Ref, live: Array | None) -> Array:
+    found = np.zeros(ref.storage.data.nbytes, bool)
+    found[touched(ref, live)] = True
+    return found
 
 
 # Views
@@ -93,21 +108,17 @@ class Access:
 
 def view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref | None:
     """The reference that movement op `u` makes of `parent`; None where the result is no injective view."""
-    if u.op is Op.INDEX:
-        return _index_view(u, parent, more, scope)
-    if u.op is Op.BITCAST or u.op is Op.SLICE:
-        return _bytes_view(u, parent, more, scope)
-    if u.op not in VIEWS:
-        return None
+    make = VIEWS.get(u.op)
+    return None if make is None else make(u, parent, more, scope)
+
+
+def _moved_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref:
+    move = MOVES[u.op]
 
     def step(x: Array) -> Array:
-        return MOVES[u.op](u, x, more)
+        return move(u, x, more)
 
     return Ref(parent.storage, scope, u, parent, step, step)
-
-
-#: R51, with After: what keeps a reference a reference.
-VIEWS = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK, Op.INDEX, Op.SLICE, Op.BITCAST})
 
 
 def _index_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref:
@@ -135,32 +146,26 @@ def _index_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref:
 
 def _bytes_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref | None:
     """Slice and Bitcast: positions are in bytes, so elements split; they join only where their bytes are adjacent (R46)."""
-    old, new = parent_dtype(parent).itemsize, u.arg.dtype.itemsize
-    first = int(more[0]) if u.op is Op.SLICE else 0
-    ratio = max(1, new // old)
-    split = max(1, old // new)
+    old, new = parent.node.dtype.itemsize, u.arg.dtype.itemsize
+    take = slice(None)
+    if u.op is Op.SLICE:
+        first, last = slice_bytes(u, int(more[0]), old, math.prod(shape_of(parent)) * old)
+        take = slice(first // old, -(-last // old))
+    if new > old and not _adjacent(places_of(parent)[..., take], new // old, old):
+        return None
 
     def look(x: Array) -> Array:
         return MOVES[u.op](u, x, more)
 
     def place(x: Array) -> Array:
-        if u.op is Op.SLICE:
-            x = x[first : first + (u.arg.size * new + old - 1) // old]
-        if split > 1:
-            x = (x[..., None] + new * np.arange(split)).reshape((*x.shape[:-1], -1))
-        elif ratio > 1:
-            x = x[..., ::ratio]
+        x = x[..., take]
+        if new < old:
+            x = (x[..., None] + new * np.arange(old // new)).reshape((*x.shape[:-1], -1))
+        elif new > old:
+            x = x[..., :: new // old]
         return x[: u.arg.size] if u.op is Op.SLICE else x
 
-    if ratio > 1 and not _adjacent(places_of(parent)[first:] if u.op is Op.SLICE else places_of(parent), ratio, old):
-        return None
-    if u.op is Op.SLICE:
-        look(np.empty(shape_of(parent), NUMPY[parent_dtype(parent)]).view() if u.arg.dtype is not dt.bool_ else _zeros(parent))
     return Ref(parent.storage, scope, u, parent, look, place)
-
-
-def _zeros(ref: Ref) -> Array:
-    return np.zeros(shape_of(ref), NUMPY[parent_dtype(ref)])
 
 
 def _adjacent(places: Array, ratio: int, size: int) -> bool:
@@ -169,13 +174,18 @@ def _adjacent(places: Array, ratio: int, size: int) -> bool:
     return bool((groups == groups[..., :1] + size * np.arange(ratio)).all())
 
 
+#: What keeps a reference a reference (R51), beside After.
+VIEWS: dict[Op, Callable[[UOp, Ref, list[Array], Any], Ref | None]] = {
+    **dict.fromkeys((Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK), _moved_view),
+    Op.INDEX: _index_view,
+    Op.SLICE: _bytes_view,
+    Op.BITCAST: _bytes_view,
+}
+
+
 def alias(parent: Ref, scope: Any, node: UOp) -> Ref:
     """The same elements under another node: After, or a Param of a Call."""
     return Ref(parent.storage, scope, node, parent)
-
-
-def parent_dtype(ref: Ref) -> DType:
-    return ref.node.dtype
 
 
 def shape_of(ref: Ref) -> tuple[int, ...]:
@@ -197,8 +207,6 @@ def _path(ref: Ref, known: Callable[[Ref], bool]) -> tuple[Ref, list[Ref]]:
 def look(ref: Ref) -> Array:
     """The elements of `ref` in its storage's present data."""
     storage = ref.storage
-    if ref.parent is None:
-        return storage.data
     version = storage.version
     start, steps = _path(ref, lambda r: r.version == version)
     x = storage.data if start.parent is None else start.seen
@@ -235,21 +243,25 @@ def touched(ref: Ref, live: Array | None) -> Array:
     return places + np.arange(ref.node.dtype.itemsize)
 
 
+def flat_bytes(data: Array) -> Array:
+    return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+
+
 def fetch(ref: Ref, live: Array | None = None) -> Array:
     """The elements of `ref`; those that are not `live` are not touched and read as 0."""
     storage = ref.storage
     if storage.ready is None and not ref.risky and live is None:
-        return look(ref)
+        return storage.data if ref.parent is None else look(ref)
     at = touched(ref, live)
     if storage.ready is not None and not storage.ready[at].all():
         raise Trap(f"{describe(ref.node)} reads elements of {storage.key} that were never written (R61)")
     target = NUMPY[ref.node.dtype]
     shape = places_of(ref).shape
     if live is None:
-        out = np.ascontiguousarray(storage.data.view(np.uint8)[at]).view(target).reshape(shape)
+        out = flat_bytes(storage.data)[at].view(target).reshape(shape)
     else:
         out = np.zeros(shape, target)
-        out[np.broadcast_to(live, shape)] = np.ascontiguousarray(storage.data.view(np.uint8)[at]).view(target).ravel()
+        out[np.broadcast_to(live, shape)] = flat_bytes(storage.data)[at].view(target).ravel()
     if ref.node.dtype is dt.bool_:
         check_bool(out, describe(ref.node))
     return out
@@ -259,12 +271,12 @@ def write(ref: Ref, value: Array, live: Array | None) -> None:
     """Replace the storage's data by a copy with `value` in the elements of `ref` that are `live`."""
     storage = ref.storage
     at = touched(ref, live)
-    data = storage.data.copy()
+    data = storage.data.copy(order="C")
     if live is not None:
         value = value[np.broadcast_to(live, value.shape)]
     if at.size:
         raw = np.ascontiguousarray(value).reshape(-1, 1).view(np.uint8)
-        data.view(np.uint8)[at] = raw
+        data.reshape(-1).view(np.uint8)[at] = raw
     if storage.ready is not None:
         ready = storage.ready.copy()
         ready[at] = True
@@ -276,12 +288,12 @@ def write(ref: Ref, value: Array, live: Array | None) -> None:
 # Order
 
 
-def record_read(storage: Storage, access: Access, before: Callable[[], int]) -> None:
-    """Log a read; a Trap when it races with a write (R55). `before` gives the accesses that happen before it."""
+def record_read(storage: Storage, bit: int, access: Ref | Access, before: Callable[[], int]) -> None:
+    """Log read number `bit`; a Trap when it races with a write (R55). `before` gives the accesses that happen before it."""
     if storage.write_bits:
-        _no_race(access, storage.writes, storage.write_bits & ~before())
+        _no_race(storage, access, storage.writes, storage.write_bits & ~before())
     storage.reads.append(access)
-    storage.read_bits |= 1 << access.bit
+    storage.read_bits |= 1 << bit
 
 
 def record_write(storage: Storage, access: Access, before: int) -> None:
@@ -289,24 +301,22 @@ def record_write(storage: Storage, access: Access, before: int) -> None:
     at = touched(access.ref, access.live)
     if np.count_nonzero(access.span()) != at.size:
         raise Trap(f"{describe(access.node)} writes an element of {storage.key} twice: its target is no injective view (R51, R55)")
-    _no_race(access, storage.writes, storage.write_bits & ~before)
-    _no_race(access, storage.reads, storage.read_bits & ~before)
+    _no_race(storage, access, storage.writes, storage.write_bits & ~before)
+    _no_race(storage, access, storage.reads, storage.read_bits & ~before)
     storage.writes.append(access)
     storage.write_bits |= 1 << access.bit
 
 
-def _no_race(access: Access, others: list[Access], unordered: int) -> None:
+def _no_race(storage: Storage, access: Ref | Access, others: Sequence[Ref | Access], unordered: int) -> None:
     if not unordered:
         return
     for other in others:
-        if unordered >> other.bit & 1:
+        if other.bit is not None and unordered >> other.bit & 1:
             both = access.span() & other.span()
             if both.any():
-                storage = access.ref.storage
                 element = int(np.argmax(both)) // storage.data.dtype.itemsize
-                raise Trap(
-                    f"race on element {element} of {storage.key}: {describe(other.node)} and {describe(access.node)} are unordered (R55)"
-                )
+                pair = f"{describe(other.node)} and {describe(access.node)}"
+                raise Trap(f"race on element {element} of {storage.key}: {pair} are unordered (R55)")
 
 
 def describe(u: UOp) -> str:

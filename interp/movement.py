@@ -1,8 +1,8 @@
 """Movement ops on arrays: no arithmetic, every bit kept (R28).
 
-`MOVES[op](u, x, more)`: x is the first source, `more` the other sources that had to be evaluated: the indices of an Index, the sources
-of a Stack after the first, and those entries of a shape operand that are not constants (R40, R48). The same functions move the byte
-positions of a reference (`memory`), so an op is defined once for values and for views.
+`MOVES[op](u, x, more)`: x is the first source, `more` the other sources that had to be evaluated: the indices of an Index, the
+sources of a Stack after the first, and those entries of a shape operand that are not constants (R40, R48). The same functions move
+the byte positions of a reference (`memory`), so an op is defined once for values and for views.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from uops.spec.ops import Op
 
 Move = Callable[[UOp, Array, Sequence[Array]], Array]
 
+# An Enum member is slow to reach through its class.
+_STACK, _CONST = Op.STACK, Op.CONST
 _ALL, _REVERSED = slice(None), slice(None, None, -1)
 #: An Expand beyond this many elements stays a view of its source.
 _LARGE = 1 << 16
@@ -26,15 +28,15 @@ _LARGE = 1 << 16
 
 def operand_sources(u: UOp) -> tuple[UOp, ...]:
     """What must be evaluated before an op with shape operands: its first source and the operands' symbolic entries."""
-    symbolic = [s for vector in u.src[1:] for s in vector.src if s.op is not Op.CONST]
+    symbolic = [s for vector in u.src[1:] for s in vector.src if s.op is not _CONST]
     return (u.src[0], *symbolic) if symbolic else u.src[:1]
 
 
 def extents(vector: UOp, evaluated: Iterator[Array]) -> tuple[int, ...]:
     """The integers that a shape operand spells; its entries that are not constants come from `evaluated`, in order."""
-    if vector.op is not Op.STACK:
+    if vector.op is not _STACK:
         raise SpecError(f"a shape operand is a Stack of index values, got {vector.op.name} (R40)")
-    sizes = tuple([s.arg.value if s.op is Op.CONST else int(next(evaluated)) for s in vector.src])
+    sizes = tuple([s.arg.value if s.op is _CONST else int(next(evaluated)) for s in vector.src])
     if sizes and min(sizes) < 0:
         raise Trap(f"negative extent in {sizes} (R48)")
     return sizes
@@ -143,15 +145,21 @@ def replicated(u: UOp, x: Array, more: Sequence[Array]) -> Array:
     return x[keep]
 
 
+def slice_bytes(u: UOp, offset: int, itemsize: int, nbytes: int) -> tuple[int, int]:
+    """The byte range of a Slice from element `offset` of `nbytes` bytes: inside them and aligned to the new dtype (R46)."""
+    d = u.arg.dtype
+    first = offset * itemsize
+    last = first + u.arg.size * d.itemsize
+    if first < 0 or last > nbytes or first % d.itemsize:
+        raise Trap(f"Slice of {u.arg.size} {d} at byte {first} is not inside {nbytes} bytes, or not aligned (R46)")
+    return first, last
+
+
 def slice_(u: UOp, x: Array, more: Sequence[Array]) -> Array:
     """`size` elements of a dtype from element `offset` of 1-D x (R46)."""
-    first, d = int(more[0]) * x.dtype.itemsize, u.arg.dtype
-    target = NUMPY[d]
-    last = first + u.arg.size * target.itemsize
-    if first < 0 or last > x.nbytes or first % target.itemsize:
-        raise Trap(f"Slice of {u.arg.size} {d} at byte {first} is not inside {x.nbytes} bytes, or not aligned (R46)")
-    out: Array = np.ascontiguousarray(x).view(np.uint8)[first:last].view(target)
-    if d is dt.bool_:
+    first, last = slice_bytes(u, int(more[0]), x.dtype.itemsize, x.nbytes)
+    out: Array = np.ascontiguousarray(x).view(np.uint8)[first:last].view(NUMPY[u.arg.dtype])
+    if u.arg.dtype is dt.bool_:
         check_bool(out, "Slice")
     return out
 

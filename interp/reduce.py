@@ -25,14 +25,18 @@ Axes = tuple[int, ...]
 Fold = Callable[[Array, Axes], Any]
 
 f32, f64 = np.float32, np.float64
+# Typed Any: NumPy's stubs do not know the positional form of reduce(array, axis, dtype, out, keepdims, initial), the fast one.
+_add: Any = np.add
+_multiply: Any = np.multiply
+_maximum: Any = np.maximum
 
 
-def _wrapping(ufunc: np.ufunc, d: DType) -> Fold:
+def _wrapping(ufunc: Any, d: DType) -> Fold:
     target = NUMPY[d]
     return lambda x, axes: ufunc.reduce(x, axes, target, None, True)
 
 
-def _accumulated(ufunc: np.ufunc, d: DType) -> Fold:
+def _accumulated(ufunc: Any, d: DType) -> Fold:
     finish = NARROW[d]
 
     def fold(x: Array, axes: Axes) -> Any:
@@ -46,30 +50,31 @@ def _greatest(d: DType) -> Fold:
     """Exact; NaN if any element is (R11); the identity is the dtype's least value, -448 for fp8e4m3."""
     target = NUMPY[d]
     if d in SMALL:
-        return lambda x, axes: np.asarray(np.maximum.reduce(x.astype(f32), axes, f32, None, True, f32(d.min))).astype(target)
+        return lambda x, axes: np.asarray(_maximum.reduce(x.astype(f32), axes, f32, None, True, f32(d.min))).astype(target)
     identity = target.type(d.min)
-    return lambda x, axes: np.maximum.reduce(x, axes, target, None, True, identity)
+    return lambda x, axes: _maximum.reduce(x, axes, target, None, True, identity)
 
 
 def _index_sum(x: Array, axes: Axes) -> Any:
     if magnitude(x) * max(1, x.size) < 1 << 63:
-        return np.add.reduce(x, axes, None, None, True)
-    return settle(np.add.reduce(x.astype(object), axes, None, None, True))
+        return _add.reduce(x, axes, None, None, True)
+    return settle(_add.reduce(x.astype(object), axes, None, None, True))
 
 
 def _index_product(x: Array, axes: Axes) -> Any:
     count = math.prod(x.shape[a] for a in axes)
     most = magnitude(x)
     if most <= 1 or (most < 1 << 63 and count * most.bit_length() < 63):
-        return np.multiply.reduce(x, axes, None, None, True)
-    return settle(np.multiply.reduce(x.astype(object), axes, None, None, True))
+        return _multiply.reduce(x, axes, None, None, True)
+    return settle(_multiply.reduce(x.astype(object), axes, None, None, True))
 
 
 def _index_greatest(x: Array, axes: Axes) -> Any:
     """There is no least integer: an empty maximum of index values is ill-formed."""
     if 0 in [x.shape[a] for a in axes]:
         raise SpecError("Max over no index values has no identity (R32)")
-    return np.maximum.reduce(x, axes, None, None, True) if x.dtype != object else settle(np.maximum.reduce(x, axes, None, None, True))
+    most = _maximum.reduce(x, axes, None, None, True)
+    return settle(most) if x.dtype == object else most
 
 
 # fmt: off

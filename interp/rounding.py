@@ -1,9 +1,9 @@
 """Conversion between dtypes with one rounding to nearest even from the exact source (R15, R16, R19).
 
 NumPy and ml_dtypes round twice on the way from float64 or a wide integer to a narrow float. Here the first step goes to the *odd*
-neighbour when it is inexact, so that the second step still sees on which side of a midpoint the exact value lies; two more bits than
-the target has are enough for that, also where float32 is subnormal. The one-step conversions that this file relies on (float64 to
-float32, float32 to each narrow float, 64-bit integers to float32 and float64) are judged by tests/interp/test_rounding.py.
+neighbour when it is inexact, so that the second step still sees on which side of a midpoint the exact value lies; two more bits
+than the target has are enough for that, also where float32 is subnormal. The one-step conversions that this file relies on (float64
+to float32, float32 to each narrow float, 64-bit integers to float32 and float64) are judged by tests/interp/test_rounding.py.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Claims: the constraints of the specification, each with an id, and the factories for those that recur.
 
-A claim's check takes a node and the `Context` of the verification and gives None, or what is wrong ("axis 1 needs 5, got 4"). The
-first claim of every row, C1, is made from the row's schema: number of sources, type of arg, and which sources must be values. A *gate*
-is a claim that the others of its row rely on: they are not judged where it is broken.
+A claim's check takes a node and the `Context` of the verification and gives None, or what is wrong ("axis 1 needs 5, got 4").
+The first claim of every row, C1, is made from the row's schema: number of sources, type of arg, and which sources must be values.
+A *gate* is a claim that the others of its row rely on: they are not judged where it is broken.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from uops.spec import dtypes as dt
-from uops.spec.argtypes import arg_fault
 from uops.spec.args import ARG_OPTIONAL, ARG_TYPE
+from uops.spec.argtypes import arg_fault
 from uops.spec.derive.shape import broadcast as broadcast_shapes
 from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
@@ -54,7 +54,7 @@ def number(prefix: str, spec: str, drafts: Iterable[Draft], letter: str = "C") -
 # ------------------------------------------------------------------------------------------------------------- schemas
 
 #: Sources that may be void (effects, bodies, identities); every other source is a value.
-_ANY = frozenset("body deps u uops meta args if linear source sink unique device packed".split())
+_ANY = frozenset(["body", "deps", "u", "uops", "meta", "args", "if", "linear", "source", "sink", "unique", "device", "packed"])
 
 
 @dataclass(frozen=True, slots=True)

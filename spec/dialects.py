@@ -1,7 +1,7 @@
 """The dialects, as data: which ops may stand outside and inside of a Call's body, and which forms.
 
-A dialect's claims are numbered D1, D2, ... and are judged beside the claims of the rows. `outer` nodes are those of the graph itself and
-of its Functions, `body` nodes those inside a Call's body. D1 is always "the op belongs to the dialect", D2 "no tag".
+A dialect's claims are numbered D1, D2, ... and are judged beside the claims of the rows. `outer` nodes are those of the graph
+itself and of its Functions, `body` nodes those inside a Call's body. D1 is always "the op belongs to the dialect", D2 "no tag".
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ KERNEL_OPS = (
 SCHEDULED_OPS = KERNEL_OPS | {Op.BUFFER, Op.BARRIER}
 EXPANDED_OPS = SCHEDULED_OPS | {Op.EXPAND, Op.PERMUTE, Op.RESHAPE, Op.SHRINK, Op.PAD, Op.FLIP, Op.WMMA}
 SELECTED_OPS = (
-    frozenset({Op.PARAM, Op.CONST, Op.BUFFER, Op.RANGE, Op.END, Op.INDEX, Op.STACK, Op.CAST, Op.BITCAST, Op.TRUNC, Op.NOT, Op.WHERE})
+    frozenset({Op.PARAM, Op.CONST, Op.BUFFER, Op.RANGE, Op.END, Op.INDEX, Op.STACK})
+    | {Op.CAST, Op.BITCAST, Op.TRUNC, Op.NOT, Op.WHERE}
     | {Op.ADD, Op.MUL, Op.MAX, Op.SUB, Op.NEG, Op.DIV, Op.RECIP, Op.SQRT, Op.MULACC, Op.IDIV, Op.MOD}
     | SHIFT | BITWISE | COMPARE | MEMORY | ORDER
     | {Op.SPECIAL, Op.BARRIER, Op.IF, Op.ENDIF, Op.WMMA, Op.ATOMICADD, Op.CUSTOM, Op.INS}
@@ -81,7 +82,8 @@ LAUNCH_OPS = frozenset({Op.LINEAR, Op.CALL, Op.BUFFER, Op.PARAM, Op.CONST, Op.ST
 #: Core ops that the second document has in the same form; `Stack` spells shapes there.
 SHARED_OPS = (
     frozenset({Op.CONST, Op.END, Op.TUPLE, Op.GETTUPLE, Op.CALL, Op.FUNCTION, Op.LINEAR, Op.SOURCE, Op.SINK, Op.AFTER, Op.GROUP})
-    | {Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP, Op.STACK, Op.WMMA, Op.SPECIAL, Op.ENDIF, Op.CUSTOM, Op.CUSTOM_FUNCTION, Op.BITCAST}
+    | {Op.RESHAPE, Op.PERMUTE, Op.EXPAND, Op.FLIP, Op.STACK, Op.WMMA, Op.SPECIAL, Op.ENDIF, Op.CUSTOM, Op.CUSTOM_FUNCTION}
+    | {Op.BITCAST}
     | ALU | MARKERS
 )  # fmt: skip
 BESTIARY_OPS = SHARED_OPS | frozenset(op for op in Op if _ORDER[op] >= _ORDER[Op.B_RANGE])
@@ -123,7 +125,8 @@ _LINEAR_FORMS = (f.IN_ORDER, f.NESTED, f.SINGLE_END)
 DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
     _spec(Dialect.TENSOR, TENSOR_OPS, None, f.in_spaces(frozenset({AddrSpace.GLOBAL}))),
     _spec(Dialect.CALLIFIED, frozenset({Op.CALL, Op.BUFFER, Op.PARAM, Op.CONST, Op.STACK}), CALLIFIED_OPS,
-          f.ROOT_IS_CALL, f.call_arguments(frozenset({Op.BUFFER, Op.PARAM})), f.call_body(Op.SINK, kernel=False), f.sink_of(frozenset({Op.STORE, Op.GROUP})),
+          f.ROOT_IS_CALL, f.call_arguments(frozenset({Op.BUFFER, Op.PARAM})),
+          f.call_body(Op.SINK, kernel=False), f.sink_of(frozenset({Op.STORE, Op.GROUP})),
           f.SAME_ARGUMENTS, f.BOUND_PARAM),
     _spec(Dialect.KERNEL, LAUNCH_OPS, KERNEL_OPS,
           *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_EFFECTS, frozenset({AxisType.LOOP, AxisType.REDUCE})),
@@ -146,7 +149,8 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
     _spec(Dialect.PROGRAM, LAUNCH_OPS | {Op.SLICE}, PROGRAM_OPS,
           *_launch(_LAUNCH_ARGS | {Op.SLICE}, Op.PROGRAM), *_kernel(_LATE_EFFECTS, _ALL_TYPES - _UNEXPANDED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS),
-    _spec(Dialect.BESTIARY, BESTIARY_OPS, BESTIARY_OPS, f.in_spaces(frozenset({AddrSpace.GLOBAL, AddrSpace.LOCAL})), f.STACK_SPELLS_SHAPE),
+    _spec(Dialect.BESTIARY, BESTIARY_OPS, BESTIARY_OPS,
+          f.in_spaces(frozenset({AddrSpace.GLOBAL, AddrSpace.LOCAL})), f.STACK_SPELLS_SHAPE),
 )}
 # fmt: on
 
@@ -154,5 +158,3 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
 def dialects_of(op: Op) -> tuple[Dialect, ...]:
     """The dialects in which an op may appear."""
     return tuple(d for d, s in DIALECTS.items() if op in s.ops)
-
-

@@ -1,7 +1,7 @@
 """The forms that dialects ask for: constraints on an op's use rather than on its row.
 
-A `Form` is a claim's draft with the nodes it applies to: where (the root, outside of Call bodies, inside of one, or anywhere) and which
-ops. `uops.spec.dialects` gives each dialect its forms.
+A `Form` is a claim's draft with the nodes it applies to: where (the root, outside of Call bodies, inside of one, or anywhere) and
+which ops. `uops.spec.dialects` gives each dialect its forms.
 """
 
 from __future__ import annotations
@@ -186,7 +186,11 @@ def _address(u: UOp, ctx: Context) -> str | None:
 
 
 ADDRESS = _form(
-    Where.BODY, frozenset({Op.LOAD, Op.STORE, Op.ATOMICADD}), "memory is accessed through an Index of a Buffer or Param", _address, "R51"
+    Where.BODY,
+    frozenset({Op.LOAD, Op.STORE, Op.ATOMICADD}),
+    "memory is accessed through an Index of a Buffer or Param",
+    _address,
+    "R51",
 )
 
 #: Position 0 of these takes a reference; After, Group and the like pass anything on.
@@ -275,7 +279,11 @@ def _index_arithmetic(u: UOp, ctx: Context) -> str | None:
 
 
 NO_INDEX_ARITHMETIC = _form(
-    Where.BODY, ALU | {Op.INDEX, Op.LOAD}, "dtype index is left for counters, their bounds and shapes only", _index_arithmetic, "R08"
+    Where.BODY,
+    ALU | {Op.INDEX, Op.LOAD},
+    "dtype index is left for counters, their bounds and shapes only",
+    _index_arithmetic,
+    "R08",
 )
 
 

@@ -1,7 +1,7 @@
 """OptOps: the schedule-level transforms of a kernel's ranges, their table, and the oracle of what is legal (R90 to R98).
 
-A kernel's iteration space is described by its axes, `Axis(id, type, extent)`. They are numbered by the priority of their type, then by id
-(R95). `legal` gives None or the reason against an OptOp; `apply` gives the axes after it.
+A kernel's iteration space is described by its axes, `Axis(id, type, extent)`. They are numbered by the priority of their type, then
+by id (R95). `legal` gives None or the reason against an OptOp; `apply` gives the axes after it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Axis of extent n becomes (n / factor, factor), or (factor, n / factor) with `top`; the part of `factor` gets type `target`."""
+    """Extent n becomes (n / factor, factor), or (factor, n / factor) with `top`; the part of `factor` gets type `target`."""
 
     axis: int
     factor: int
@@ -81,8 +81,8 @@ class OptRow:
 
 # fmt: off
 OPT_TABLE: tuple[OptRow, ...] = (
-    OptRow("Split",    Split,    "any",        "factor, target, top?", "Splits an axis in two; one half, of `factor` iterations, gets the target type."),
-    OptRow("Padto",    Padto,    "any",        "multiple",             "Lengthens an axis to a multiple; what was added does nothing."),
+    OptRow("Split",    Split,    "any",        "factor, target, top?", "Splits an axis in two; one part gets the target type."),
+    OptRow("Padto",    Padto,    "any",        "multiple",             "Lengthens an axis; what is added does nothing."),
     OptRow("Swap",     Swap,     "axis i",     "axis j",               "Exchanges two axes of the same type."),
     OptRow("Nolocals", Nolocals, "-",          "-",                    "Forbids workgroup dimensions."),
     OptRow("TC",       TC,       "reduce idx", "tc, opt, mode",        "Maps a product of matrices to Wmma; comes first."),

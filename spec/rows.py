@@ -13,7 +13,7 @@ from typing import Any
 
 from uops.spec.axes import AXIS_TABLE, AxisType
 from uops.spec.bestiary import rows as bestiary_rows
-from uops.spec.bestiary.names import BESTIARY_NAMES
+from uops.spec.bestiary.tables import AXIS_NAMES
 from uops.spec.claims import Claim
 from uops.spec.dialects import DIALECTS, Dialect, dialects_of
 from uops.spec.fields import FIELDS, describe
@@ -62,7 +62,8 @@ def claims_of(op: Op) -> tuple[Claim, ...]:
 
 def _tables() -> dict[str, tuple[str, ...]]:
     """Names that are no ops: OptOps and axis types."""
-    return {o.name: (f"OptOp/{o.name}",) for o in OPT_TABLE} | {t.name: (f"AxisType/{t.name}",) for t in AxisType}
+    found: dict[str, tuple[str, ...]] = {o.name: (f"OptOp/{o.name}",) for o in OPT_TABLE}
+    return found | {t.name: (f"AxisType/{t.name}",) for t in AxisType}
 
 
 @cache
@@ -72,7 +73,7 @@ def document_names(document: str) -> dict[str, tuple[str, ...]]:
     `document` is "tinyspec" or "bestiary". A family name (`Unary(...)`) means several rows.
     """
     if document == "tinyspec":
-        names = {row.tinyspec: (row.id,) for row in ROWS.values() if row.tinyspec}
+        names: dict[str, tuple[str, ...]] = {row.tinyspec: (row.id,) for row in ROWS.values() if row.tinyspec}
         placeholder = AxisType.PLACEHOLDER.name
         return names | {"Copy": (ROWS[Op.LOAD].id,)} | {k: v for k, v in _tables().items() if k != placeholder}
     if document != "bestiary":
@@ -80,7 +81,7 @@ def document_names(document: str) -> dict[str, tuple[str, ...]]:
     names = {row.bestiary: (row.id,) for row in ROWS.values() if row.bestiary}
     families = {"Unary": UNARY, "Binary": BINARY, "Ternary": TERNARY}
     grouped = {name: tuple(ROWS[op].id for op in Op if op in ops) for name, ops in families.items()}
-    axes = {name: (f"AxisType/{t.name}",) for name, t in BESTIARY_NAMES.items()}
+    axes = {name: (f"AxisType/{t.name}",) for name, t in AXIS_NAMES.items()}
     return names | grouped | axes
 
 
@@ -99,9 +100,7 @@ def _row_json(row: OpSpec) -> dict[str, Any]:
         "schema": row.schema.text,
         "arg": None if arg is None else {"type": arg.__name__, "fields": {f.name: describe(f.hint) for f in FIELDS[arg]}},
         "semantics": row.semantics,
-        "derived": {
-            column: _rule_name(getattr(row, column)) for column in ("dtype", "shape", "device", "min_max", "axis")
-        },
+        "derived": {column: _rule_name(getattr(row, column)) for column in ("dtype", "shape", "device", "min_max", "axis")},
         "claims": [_claim_json(c) for c in row.claims],
         "dialects": [d.value for d in dialects_of(row.op)],
         "decomposition": row.decomposition if isinstance(row.decomposition, str) else f"graph: {row.decomposition.__name__}",
@@ -115,8 +114,12 @@ def _claim_json(c: Claim) -> dict[str, Any]:
 
 def _dialect_json(d: Dialect) -> dict[str, Any]:
     spec = DIALECTS[d]
-    names = lambda ops: None if ops is None else [o.name for o in Op if o in ops]  # noqa: E731
-    return {"dialect": d.value, "outer": names(spec.outer), "body": names(spec.body), "claims": [_claim_json(c) for c, _ in spec.claims]}
+    return {
+        "dialect": d.value,
+        "outer": [o.name for o in Op if o in spec.outer],
+        "body": None if spec.body is None else [o.name for o in Op if o in spec.body],
+        "claims": [_claim_json(c) for c, _ in spec.claims],
+    }
 
 
 def to_json() -> dict[str, Any]:
@@ -126,11 +129,16 @@ def to_json() -> dict[str, Any]:
         "dialects": [_dialect_json(d) for d in Dialect],
         "axis_types": [
             {
-                "name": t.name, "letter": t.letter, "priority": a.priority, "split_from": sorted(s.letter for s in a.split_from),
-                "direction": a.direction.value if a.direction else None, "ordered": a.ordered, "semantics": a.semantics,
+                "name": t.name,
+                "letter": t.letter,
+                "priority": a.priority,
+                "split_from": sorted(s.letter for s in a.split_from),
+                "direction": a.direction.value if a.direction else None,
+                "ordered": a.ordered,
+                "semantics": a.semantics,
             }
             for t, a in AXIS_TABLE.items()
-        ],  # fmt: skip
+        ],
         "optops": [{"name": o.name, "axis": o.axis, "arg": o.arg, "semantics": o.semantics} for o in OPT_TABLE],
         "names": {document: {k: list(v) for k, v in document_names(document).items()} for document in ("tinyspec", "bestiary")},
         "rulings": {r.id: {"topic": r.topic, "text": r.text} for r in RULINGS.values()},

@@ -1,7 +1,7 @@
 """What a claim may ask about the graph around its node: scopes, closed ranges, references, names.
 
-A *scope* is the whole graph without the bodies of its Functions and Calls, or one such body without the bodies inside it: Params and
-Ranges belong to a scope (R64). Everything here is computed once, on first use, iteratively.
+A *scope* is the whole graph without the bodies of its Functions and Calls, or one such body without the bodies inside it: Params
+and Ranges belong to a scope (R64). Everything here is computed once, on first use, iteratively.
 """
 
 from __future__ import annotations

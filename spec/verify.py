@@ -42,8 +42,8 @@ def verify(
 ) -> None:
     """Raise SpecError with one line per broken claim; `claim` of the error is the first one's id.
 
-    Without a dialect only the claims of the rows are judged. `target` says what code after instruction selection may use. Claims whose
-    id is in `disabled` are not judged.
+    Without a dialect only the claims of the rows are judged. `target` says what code after instruction selection may use.
+    Claims whose id is in `disabled` are not judged.
     """
     broken = check(root, dialect, target=target, disabled=disabled)
     if broken:
@@ -54,9 +54,8 @@ def check(
     root: UOp, dialect: Dialect | None = None, *, target: Target | None = None, disabled: Collection[str] = frozenset()
 ) -> list[Broken]:
     """Every broken claim, in the order of the nodes; see `verify`."""
-    order = toposort(root)
-    run = _Run(root, order, None if dialect is None else DIALECTS[dialect], target, frozenset(disabled))
-    return run.broken()
+    ctx = Context(root, toposort(root), target)
+    return _Run(ctx, None if dialect is None else DIALECTS[dialect], frozenset(disabled)).broken()
 
 
 #: Gates, then the rest: the claims of one op at one kind of place.
@@ -64,12 +63,12 @@ _Plan = tuple[tuple[Claim, ...], tuple[Claim, ...], tuple[Claim, ...]]
 
 
 class _Run:
-    def __init__(self, root: UOp, order: list[UOp], spec: DialectSpec | None, target: Target | None, disabled: frozenset[str]) -> None:
-        self.ctx = Context(root, order, target)
+    def __init__(self, ctx: Context, spec: DialectSpec | None, disabled: frozenset[str]) -> None:
+        self.ctx = ctx
         self.spec = spec
         self.disabled = disabled
         self.plans: dict[tuple[Op, int], _Plan] = {}
-        self.calls = spec is not None and any(u.op is Op.CALL for u in order)
+        self.calls = spec is not None and any(u.op is Op.CALL for u in ctx.order)
         self.found: list[tuple[Claim, UOp, str]] = []
 
     def broken(self) -> list[Broken]:

@@ -55,6 +55,7 @@ class _Kernel:
         self.operands: dict[UOp, str] = {}
         self.addresses: dict[UOp, str] = {}
         self.frozen: set[UOp] = set()
+        self.entries: set[str] = set()
         self.open: list[_Open] = []
         self.number = 0
 
@@ -74,7 +75,7 @@ class _Kernel:
     # Entry block: everything whose place must dominate the whole kernel.
 
     def _prologue(self) -> None:
-        params = sorted({u for u in self.instructions if u.op is Op.PARAM}, key=lambda u: int(u.arg.slot))
+        params = sorted((u for u in self.instructions if u.op is Op.PARAM), key=lambda u: int(u.arg.slot))
         for u in params:
             if u.arg.name is None:
                 self._argument(u)
@@ -90,18 +91,22 @@ class _Kernel:
 
     def _argument(self, u: UOp) -> None:
         """Addresses are read once, before any store: a store through one of them cannot change the table as far as LLVM sees."""
-        place, slot = f"%p{u.arg.slot}", u.arg.slot
         storage_type(u.dtype)
-        self.b.do(f"{place}.at = getelementptr ptr, ptr %buffers, i64 {slot}")
-        self.b.do(f"{place} = load ptr, ptr {place}.at, align 8")
-        self.addresses[u] = place
+        self.addresses[u] = self._entry("p", u.arg.slot, "ptr", "%buffers")
 
     def _variable(self, u: UOp) -> None:
         """A named Param: passed as int64; its dtype was proved to hold every value within its bounds (R08)."""
-        place, t = f"%s{u.arg.slot}", value_type(u.dtype)
-        self.b.do(f"{place}.at = getelementptr i64, ptr %scalars, i64 {u.arg.slot}")
-        self.b.do(f"{place} = load i64, ptr {place}.at, align 8")
+        place, t = self._entry("s", u.arg.slot, "i64", "%scalars"), value_type(u.dtype)
         self.operands[u] = place if t == "i64" else self.b.emit(f"trunc i64 {place} to {t}")
+
+    def _entry(self, letter: str, slot: int, t: str, table: str) -> str:
+        """An entry of a table of arguments, read once, however many Params name the slot."""
+        place = f"%{letter}{slot}"
+        if place not in self.entries:
+            self.entries.add(place)
+            self.b.do(f"{place}.at = getelementptr {t}, ptr {table}, i64 {slot}")
+            self.b.do(f"{place} = load {t}, ptr {place}.at, align 8")
+        return place
 
     def _allocate(self, u: UOp) -> None:
         """A private buffer. Reading what was never written is a Trap in the language (R61), but it may not become undefined
@@ -285,3 +290,6 @@ STATEMENT: dict[Op, Callable[[_Kernel, UOp], None]] = {
     Op.IF: _Kernel.if_,
     Op.ENDIF: _Kernel.endif,
 }
+
+#: Every op that this renderer has.
+OPS = frozenset({Op.LINEAR, Op.PARAM, Op.BUFFER, *EMIT, *STATEMENT})

@@ -13,10 +13,11 @@ from uops.backends import cache
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import Tier
-from uops.backends.llvm.render import ENTRY, render
+from uops.backends.llvm.render import ENTRY, OPS, render
 from uops.backends.llvm.types import NATIVE
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
+from uops.spec.ops import Op
 
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -48,14 +49,15 @@ class LlvmTarget:
     """Render, compile (through the cache on disk) and load for this machine."""
 
     name = "llvm"
-    dtypes: tuple[DType, ...] = NATIVE
+    dtypes: frozenset[DType] = frozenset(NATIVE)
+    ops: frozenset[Op] = OPS
 
     def __init__(self, tier: Tier = Tier.FULL, store: ObjectCache | None = None) -> None:
         self.tier = tier
         self.host = binding.host()
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
         host = self.host
-        self._identity = (self.name, __version__, _pipeline(), host.llvm, host.triple, host.cpu, host.features, tier.name)
+        self.key = cache.key(self.name, __version__, _pipeline(), host.llvm, host.triple, host.cpu, host.features, tier.name)
 
     def version(self) -> str:
         """Everything but the source that decides an object, for reports."""
@@ -67,7 +69,7 @@ class LlvmTarget:
 
     def compile(self, source: str) -> bytes:
         """Object code, from the cache where it is there."""
-        name = cache.key(*self._identity, source)
+        name = cache.key(self.key, source)
         found = self.store.get(name)
         if found is None:
             found = binding.compile_object(source, self.host, self.tier)

@@ -34,6 +34,11 @@ def _sin_tail(z: Real) -> Real:
     return (mp.sin(r) / r - 1) / z
 
 
+def _cos_tail(z: Real) -> Real:
+    """(cos(r) - 1 + z/2) / z^2 at z = r * r."""
+    return (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2
+
+
 def _atanh(z: Real) -> Real:
     """2 atanh(s) / (s ln 2) at z = s * s."""
     s = mp.sqrt(z)
@@ -54,8 +59,12 @@ def _log2_problem(degree: int) -> Problem:
     return Problem(_log2_over_f, powers(0, degree), root / 2 - 1, root - 1, lambda f: 1 / _log2_over_f(f))
 
 
-def _sin_problem(degree: int) -> Problem:
-    return Problem(_sin_tail, powers(0, degree), mp.mpf(2) ** -60, (mp.pi / 2) ** 2, lambda z: z / (1 + z * _sin_tail(z)))
+def _sin_problem(degree: int, limit: Real) -> Problem:
+    return Problem(_sin_tail, powers(0, degree), mp.mpf(2) ** -60, limit**2, lambda z: z / (1 + z * _sin_tail(z)))
+
+
+def _cos_problem(degree: int) -> Problem:
+    return Problem(_cos_tail, powers(0, degree), mp.mpf(2) ** -60, (mp.pi / 4) ** 2, lambda z: z**2 / mp.cos(mp.sqrt(z)))
 
 
 def _atanh_problem(degree: int) -> Problem:
@@ -64,7 +73,7 @@ def _atanh_problem(degree: int) -> Problem:
 
 
 def _exp_problem(degree: int) -> Problem:
-    w = mp.log(2) / 4
+    w = mp.log(2) / 8
     return Problem(_exp_tail, powers(0, degree), -w, w, lambda w: w**3 / mp.exp(w))
 
 
@@ -78,10 +87,11 @@ TABLES = {
     "LOG2_32":     ("log2(1 + f) / f, 1 + f in [sqrt(1/2), sqrt(2)]",            lambda: _log2_problem(9),   [SINGLE] * 10),
     "LOG2_64":     ("the same in float64",                                       lambda: _log2_problem(20),  [DOUBLE] * 21),
     "LOG2_POW32":  ("the same, for float32 Pow in float64",                      lambda: _log2_problem(12),  [DOUBLE] * 13),
-    "SIN_32":      ("(sin(r) / r - 1) / z, z = r*r <= (pi/2)^2",                 lambda: _sin_problem(4),    [SINGLE] * 5),
-    "SIN_64":      ("the same in float64",                                       lambda: _sin_problem(7),    [DOUBLE] * 8),
+    "SIN_32":      ("(sin(r) / r - 1) / z, z = r*r <= (pi/2)^2",                 lambda: _sin_problem(4, mp.pi / 2), [SINGLE] * 5),
+    "SIN_64":      ("the same in float64, z <= 1",                               lambda: _sin_problem(6, mp.mpf(1)), [DOUBLE] * 7),
+    "COS_64":      ("(cos(r) - 1 + z/2) / z^2, z = r*r <= (pi/4)^2",             lambda: _cos_problem(5),    [DOUBLE] * 6),
     "ATANH_HEAD":  ("2 atanh(s) / (s ln 2), z = s*s; the first terms as pairs",  lambda: _atanh_problem(9),  [to_pair] * 4 + [DOUBLE] * 6),
-    "EXP_TAIL":    ("(exp(w) - 1 - w - w*w/2) / w^3, |w| <= ln(2)/4",            lambda: _exp_problem(8),    [DOUBLE] * 9),
+    "EXP_TAIL":    ("(exp(w) - 1 - w - w*w/2) / w^3, |w| <= ln(2)/8",            lambda: _exp_problem(6),    [DOUBLE] * 7),
 }
 # fmt: on
 
@@ -145,7 +155,8 @@ def _pairs() -> list[str]:
         "#: Unevaluated sums of doubles.",
         f"PI = {_pair(mp.pi, 3)}",
         f"LN2 = {_pair(mp.log(2))}",
-        f"SQRT2 = {_pair(mp.sqrt(2))}",
+        "#: 2^0, 2^(1/4), 2^(1/2), 2^(3/4).",
+        *_lines("ROOTS", [_pair(mp.mpf(2) ** (mp.mpf(n) / 4)) for n in range(4)]),
         f"INV_PI = {_hex(1 / mp.pi)}",
         f"TWO_PI = {_hex(2 * mp.pi)}",
     ]

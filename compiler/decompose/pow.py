@@ -89,21 +89,28 @@ def _log2_pair(size: E) -> Pair:
 def _exp2_pair(t: E, rest: E) -> E:
     """2^(t + rest) for |t| <= 1100, |rest| < 2^-42, rounded once to 53 bits before it is scaled.
 
-    2t is rounded to n; with w = (t - n/2) * ln 2, |w| <= 0.174, the result is e^w * sqrt(2)^n. 1 + w + w^2/2 are summed without error.
+    4t is rounded to n; with w = (t - n/4) * ln 2, |w| <= 0.087, the result is e^w * 2^(n/4). 1 + w + w^2/2 are summed without error.
     """
-    magic = _MAGIC + 4 * 1023
-    shifted = t.fma(2.0, magic)
-    r = (shifted - magic).fma(-0.5, t)
+    magic = _MAGIC + 8 * 1023
+    shifted = t.fma(4.0, magic)
+    r = (shifted - magic).fma(-0.25, t)
     w, w_error = two_product(r, k.LN2[0])
     w_low = rest.fma(k.LN2[0], r.fma(k.LN2[1], w_error))
     square, square_low = two_product(w * 0.5, w)
     cube = horner(w, [2 * c for c in k.EXP_TAIL]) * (w * square)
     head, head_low = fast_two_sum(w, square)
     one, one_low = fast_two_sum(w.const(1.0), head)
-    low = w_low.fma(one, one_low + (head_low + (square_low + cube)))
+    low = w_low.fma(one + cube, one_low + (head_low + (square_low + cube)))  # e^(w + w_low) = e^w + w_low e^w
     bits = shifted.bits()
-    odd = (bits & 1).ne(0)
-    root = pick(odd, k.SQRT2[0], 1.0, dt.float64), pick(odd, k.SQRT2[1], 0.0, dt.float64)
-    high, rest = multiply((one, low), root)
-    first, second = split_scale(bits >> 1, dt.float64)
+    high, rest = multiply((one, low), _root(bits))
+    first, second = split_scale(bits >> 2, dt.float64)
     return (high + rest) * first * second
+
+
+def _root(bits: E) -> Pair:
+    """2^(n/4) for the two low bits of n, as a pair."""
+    odd, upper = (bits & 1).ne(0), (bits & 2).ne(0)
+    high, low = (
+        where(upper, pick(odd, r3, r2, dt.float64), pick(odd, r1, r0, dt.float64)) for r0, r1, r2, r3 in zip(*k.ROOTS, strict=True)
+    )
+    return high, low

@@ -15,6 +15,7 @@ import math
 
 from uops.compiler.decompose import coefficients as k
 from uops.compiler.decompose.build import E, horner, where
+from uops.compiler.decompose.doubles import fast_two_sum, two_product, two_sum
 from uops.spec import dtypes as dt
 
 #: Largest |x| for which the reduction by a rounded quotient is used; n and its product with the first part of pi are then exact.
@@ -79,34 +80,43 @@ def _sin64(x: E, bounded: bool) -> E:
     sign = bits & _SIGN
     magnitude = bits ^ sign
     size = magnitude.bitcast(dt.float64)
-    high, low, flip = _quotient64(size) if bounded else _payne_hanek(magnitude, size)
+    high, low, quarter = _quotient64(size) if bounded else _payne_hanek(magnitude, size)
+    y = where((quarter & 1).ne(0), _cos_kernel(high, low), _sin_kernel(high, low))
+    return flip_sign(y, sign ^ ((quarter >> 1) << 63))
+
+
+def _sin_kernel(high: E, low: E) -> E:
+    """sin(high + low), |high| <= 1: high + high^3 P(z) + low cos(high); the cosine needs few bits."""
     z = high * high
-    # sin(high + low) = high + low * (1 - z/2) + z * high * P(z); the cosine needs few bits
-    correction = z.fma(-0.5, 1.0) * low
-    y = high + (z * high).fma(horner(z, k.SIN_64), correction)
-    return flip_sign(y, sign ^ flip)
+    return high + (z * high).fma(horner(z, k.SIN_64), z.fma(-0.5, 1.0) * low)
+
+
+def _cos_kernel(high: E, low: E) -> E:
+    """cos(high + low), |high| <= pi/4: 1 - z/2 without error, then z^2 Q(z) - low sin(high)."""
+    z = high * high
+    half = z * 0.5
+    head, error = fast_two_sum(high.const(1.0), -half)
+    return head + ((z * z).fma(horner(z, k.COS_64), error) - high * low)
 
 
 def _quotient64(x: E) -> tuple[E, E, E]:
-    """x - n*pi as an unevaluated sum, pi to 159 bits, and n's parity; 0 <= x <= BOUNDED."""
-    n, flip = nearest(x, k.INV_PI)
-    head = n.fma(-k.PI[0], x)  # exact: a multiple of 2^-52 below 2
-    part = n * k.PI[1]
-    high = head - part
-    back = head - high
-    low = (back - part) + (head - (high + back))
-    return high, low - n.fma(k.PI[1], -part) - n * k.PI[2], flip
+    """x - n*pi/2 as an unevaluated sum, pi/2 to 159 bits, and the word n; 0 <= x <= BOUNDED."""
+    shifted = x.fma(2 * k.INV_PI, _MAGIC)
+    n = shifted - _MAGIC
+    head = n.fma(-k.PI[0] / 2, x)  # exact: a multiple of 2^-52 below 2
+    part, part_error = two_product(n, k.PI[1] / 2)
+    high, error = two_sum(head, -part)
+    return high, error - n.fma(k.PI[2] / 2, part_error), shifted.bits() & 3
 
 
 def _payne_hanek(magnitude: E, size: E) -> tuple[E, E, E]:
-    """|x| - n*pi as an unevaluated sum, and n's parity. Below 1 the argument itself is the reduced one."""
+    """|x| - n*pi/2 as an unevaluated sum, and the word n. Below 1 the argument itself is the reduced one."""
     turn_high, turn_low = _turn(magnitude)
-    near = (turn_high >> 62) + 1  # in quarter turns
-    flip = (near >> 1) << 63
-    high, low = _to_radians((turn_high << 1) | (turn_low >> 63), turn_low << 1)
-    small = size < 1.0
+    quarter = ((turn_high >> 61) + 1) >> 1
+    high, low = _to_radians((turn_high << 2) | (turn_low >> 62), turn_low << 2)
     high = where(size < math.inf, high, math.nan)
-    return where(small, size, high), where(small, 0.0, low), where(small, 0, flip)
+    small = size < 1.0
+    return where(small, size, high), where(small, 0.0, low), where(small, 0, quarter)
 
 
 def _turn(magnitude: E) -> tuple[E, E]:
@@ -139,19 +149,18 @@ def _window(exponent: E) -> tuple[E, E, E]:
 
 
 def _to_radians(high: E, low: E) -> tuple[E, E]:
-    """pi times the signed 128-bit fraction (high, low) in units of 2^-128, as an unevaluated sum of doubles.
+    """pi/2 times the signed 128-bit fraction (high, low) in units of 2^-128, as an unevaluated sum of doubles.
 
     The words are split into 32, 32 and 52 bits, each an exact double, by setting them below the bits of a power of two.
     """
     top = _field((high >> 32) ^ (1 << 31), 20, 2.0**20 + 0.5)
     middle = _field(high & _LOW32, -12, 2.0**-12)
     bottom = _field(low >> 12, -64, 2.0**-64 - 2.0**-117)  # half a unit more: the bits cut off are rounded, not dropped
-    head = top + middle
-    tail = (middle - (head - top)) + bottom
-    h = head + tail
-    t = tail - (h - head)
-    radians = h * k.PI[0]
-    return radians, t.fma(k.PI[0], h.fma(k.PI[1], h.fma(k.PI[0], -radians)))
+    head, rest = fast_two_sum(top, middle)
+    tail = rest + bottom
+    h, t = fast_two_sum(head, tail)
+    radians, error = two_product(h, k.PI[0] / 2)
+    return radians, t.fma(k.PI[0] / 2, h.fma(k.PI[1] / 2, error))
 
 
 def _field(value: E, exponent: int, offset: float) -> E:

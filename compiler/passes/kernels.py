@@ -91,7 +91,7 @@ def _bind(body: UOp, store: UOp, arguments: tuple[UOp, ...]) -> tuple[dict[UOp, 
         source = arguments[m.arg.slot] if m.op is Op.PARAM else m
         shape = substitute(m.src[0], put) if m.op is Op.PARAM else B.shape_vector(m.shape)
         put[m] = UOp(Op.PARAM, (shape,), ParamArg(k, m.dtype, m.device))
-        passed.append(_flat_argument(source, m))
+        passed.append(source)
     return put, (*passed, *(arguments[u.arg.slot] for u in named))
 
 
@@ -101,12 +101,6 @@ def _memory(reference: UOp) -> UOp:
 
 def _variable(arg: ParamArg, slot: int) -> ParamArg:
     return ParamArg(slot, arg.dtype, name=arg.name, bounds=arg.bounds)
-
-
-def _flat_argument(argument: UOp, m: UOp) -> UOp:
-    """The argument as 1-D memory of the dtype that the kernel uses."""
-    flat = argument if len(argument.shape) == 1 else UOp(Op.RESHAPE, (argument, B.shape_vector((total(argument.shape),))))
-    return flat if flat.dtype is m.dtype else B.bitcast(flat, m.dtype)
 
 
 def _name(number: int, body: UOp) -> str:

@@ -16,7 +16,7 @@ from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import BitcastArg, CastArg, ReduceArg
 from uops.spec.axes import AxisType
-from uops.spec.dtypes import DType, Kind
+from uops.spec.dtypes import DType
 from uops.spec.node import Dim, UOp
 from uops.spec.ops import ALU, Op
 
@@ -223,7 +223,9 @@ def as_dtype(x: UOp, d: DType) -> UOp:
     """The bits of `x` as another dtype of its size; a bool's byte is 0 or 1."""
     if x.dtype is d:
         return x
-    if x.dtype.kind is Kind.BOOL:
+    if d is dt.bool_:
+        return as_bool(x)
+    if x.dtype is dt.bool_:
         x = B.cast(x, dt.uint8)
     return x if x.dtype is d else UOp(Op.BITCAST, (x,), BitcastArg(d))
 

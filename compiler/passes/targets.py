@@ -1,7 +1,8 @@
 """Where a Store writes: the view that is its target, followed to the memory below.
 
 A target is a chain of views (R51). Index tuples go through it as they do for values (`views`). Where a Bitcast or Slice on the way
-changes the element size, the value is stored byte by byte, which is right for every chain of views (little-endian, R46).
+changes the element size, the value is stored byte by byte, which is right for every chain of views (little-endian, R46): each byte is
+put into the element of memory that holds it, by reading, changing and writing that element.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from uops.compiler.passes.spread import UINT, as_bool, as_dtype, operand
 from uops.compiler.passes.views import STEP, VIEWS, ZERO, Index
 from uops.spec import build as B
 from uops.spec import dtypes as dt
-from uops.spec.args import ParamArg
+from uops.spec.args import LoadArg
 from uops.spec.axes import AxisType
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
@@ -47,11 +48,26 @@ class Target:
         return UOp(Op.STORE, (target, value) if gate is None else (target, value, gate))
 
     def _unit(self, value: UOp) -> UOp:
+        """The element to write: the value, or what memory holds with one byte of the value put in."""
+        d = self.memory.dtype
         if self.byte is None:
-            return as_dtype(value, self.memory.dtype)
+            return as_dtype(value, d)
         bits = as_dtype(value, UINT[value.dtype.itemsize])
-        at = self.ranges[0] if self.ranges else ZERO
-        return B.cast(UOp(Op.SHR, (bits, B.cast(UOp(Op.MUL, (at, number(8))), bits.dtype))), dt.uint8)
+        part = B.cast(UOp(Op.SHR, (bits, _bit(self.ranges[0] if self.ranges else ZERO, bits.dtype))), dt.uint8)
+        if d.itemsize == 1:
+            return as_dtype(part, d)
+        whole = UINT[d.itemsize]
+        old = as_dtype(UOp(Op.LOAD, (UOp(Op.INDEX, (self.memory, self.flat)), *self._gated()), LoadArg()), whole)
+        kept = UOp(Op.AND, (old, UOp(Op.XOR, (UOp(Op.SHL, (B.const(255, whole), _bit(self.byte, whole))), B.const(-1, whole)))))
+        return as_dtype(UOp(Op.OR, (kept, UOp(Op.SHL, (B.cast(part, whole), _bit(self.byte, whole))))), d)
+
+    def _gated(self) -> tuple[UOp, ...]:
+        return () if self.gate is None else (B.const(0, self.memory.dtype), self.gate)
+
+
+def _bit(byte: UOp, d: DType) -> UOp:
+    """The number of bits below a byte, as a shift count."""
+    return B.cast(UOp(Op.MUL, (byte, number(8))), d)
 
 
 def locate(state: Rangeify, kernel: Kernel, reference: UOp) -> Target:
@@ -67,9 +83,6 @@ def locate(state: Rangeify, kernel: Kernel, reference: UOp) -> Target:
         found.gate = state.at.both(found.gate, gate)
         u = u.src[0]
     found.memory, found.flat = flat_param(u), state.at.flatten(index, u.shape)
-    if found.byte is not None:
-        found.flat = state.at.alu(Op.ADD, UOp(Op.MUL, (found.flat, number(u.dtype.itemsize))), found.byte)
-        found.memory = _as_bytes(found.memory)
     return found
 
 
@@ -79,13 +92,6 @@ def _resizes(u: UOp) -> bool:
             return True
         u = u.src[0]
     return False
-
-
-def _as_bytes(memory: UOp) -> UOp:
-    """The bytes of 1-D memory."""
-    n = memory.shape[0]
-    size = UOp(Op.MUL, (n, number(memory.dtype.itemsize))) if isinstance(n, UOp) else n * memory.dtype.itemsize
-    return memory.replace(src=(B.shape_vector((size,)),), arg=ParamArg(memory.arg.slot, dt.uint8, memory.arg.device))
 
 
 def _step(state: Rangeify, kernel: Kernel, found: Target, u: UOp, index: Index) -> tuple[Index, UOp | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from uops.compiler.fold import fold
-from uops.compiler.pattern import BOOL, VALUES, Binding, Pattern, cst, operation, var
+from uops.compiler.pattern import BOOL, VALUES, Binding, Pattern, TypeVar, bitcast, cast, cst, instantiate, operation, var
 from uops.compiler.rewrite import Rule, Witness
 from uops.spec import dtypes as dt
 from uops.spec.args import ConstArg
@@ -26,12 +26,9 @@ _ARITY = {
 
 def _evaluate(lhs: Pattern) -> Witness:
     """Propose `k`, the value of `lhs` under a binding of its constants."""
-    op = lhs.op
-    assert op is not None
 
     def propose(found: Binding) -> dict[str, UOp] | None:
-        src = tuple(n for q in lhs.src if isinstance(n := found[q.name or ""], UOp))
-        node = UOp(op, src)
+        node = instantiate(lhs, found)
         return constant(fold(node), node.dtype)
 
     return propose
@@ -46,11 +43,19 @@ def constant(value: bool | int | float | None, d: DType) -> dict[str, UOp] | Non
 
 def _fold(op: Op, arity: int) -> Rule:
     lhs = operation(op, *(_a, _b, _c)[:arity])
-    return Rule(f"fold-{op.name.lower()}", lhs, _k, witness=_evaluate(lhs))
+    return _fold_to(f"fold-{op.name.lower()}", lhs)
+
+
+def _fold_to(name: str, lhs: Pattern) -> Rule:
+    return Rule(name, lhs, _k, witness=_evaluate(lhs))
 
 
 # op(constants) -> constant
-FOLDS = tuple(_fold(op, arity) for op, arity in _ARITY.items())
+FOLDS = (
+    *(_fold(op, arity) for op, arity in _ARITY.items()),
+    _fold_to("fold-cast", cast(_a, TypeVar("T"))),
+    _fold_to("fold-bitcast", bitcast(_a, TypeVar("T"))),
+)
 
 _x = var("x")
 _COMMUTATIVE = (Op.ADD, Op.MUL, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.CMPNE, Op.CMPEQ)

@@ -1,8 +1,8 @@
 """Sine of float64 (R17) over the whole range, within 0.51 ulp.
 
-x = k * pi/128 + r with |r| <= pi/256 and r a pair; sin(k pi/128 + r) = S cos r + C sin r with S and C from a table. Up to 2^21 the
-multiple of pi/128 is subtracted in five parts; beyond, x * 128/pi mod 256 is computed in 192-bit fixed point from a table that holds
-2^e * 128/pi mod 256 for every exponent.
+x = k * pi/128 + r with |r| <= pi/256 and r a pair; sin(k pi/128 + r) = S cos r + C sin r with S and C from a table. Up to 2^21
+the multiple of pi/128 is subtracted in five parts; beyond, x * 128/pi mod 256 is computed in 192-bit fixed point from a table that
+holds 2^e * 128/pi mod 256 for every exponent.
 """
 
 from __future__ import annotations

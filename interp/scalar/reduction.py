@@ -58,8 +58,8 @@ def sum_of(fmt: Format, terms: Sequence[Real], products: bool, best: int) -> Ans
     """All results of adding `terms` in some order, `best` included.
 
     The error is at most (n - 1) * u * sum(abs(terms)); of `products`, each rounded first or fused, it is at most
-    n * u * sum(abs(terms)) + n * eta. Where some order overflows, the reachable of +-inf and NaN are allowed too; the sign of a zero is
-    free.
+    n * u * sum(abs(terms)) + n * eta. Where some order overflows, the reachable of +-inf and NaN are allowed too; the sign of a
+    zero is free.
     """
     if any(t.kind == NAN for t in terms):
         return any_nan(fmt)

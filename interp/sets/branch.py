@@ -8,7 +8,7 @@ import numpy as np
 
 from uops.interp.sets.arithmetic import mark_any
 from uops.interp.sets.discrete import anywhere, discrete, refine, refined
-from uops.interp.sets.layout import Array, Layout, keys, unkeys
+from uops.interp.sets.layout import Array, Layout, keys, span, unkeys
 from uops.interp.sets.value import (
     ANY, NAN, NINF, NZERO, PINF, POINTS, PZERO, Loose, Value, as_loose, best_of, from_points, owned, patch, pick, spread,
 )  # fmt: skip
@@ -185,16 +185,16 @@ def cast_to_int(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Value:
     """Float to integer: every integer between the ends where at most eight, else *any* (R30)."""
     lo, hi, best = fn(x.rows[0]), fn(x.rows[2]), np.asarray(fn(x.best))
     if lo.dtype == object or r.np.kind != "u":
-        span = hi.astype(np.float64) - lo.astype(np.float64)
+        width = hi.astype(np.float64) - lo.astype(np.float64)
     else:
-        span = (hi - lo).astype(np.float64)
-    lost = span >= POINTS
+        width = (hi - lo).astype(np.float64)
+    lost = width >= POINTS
     if x.flags is not None:
         lost = lost | ((x.flags & ~np.uint8(PZERO | NZERO)) != 0)
-    if x.flags is None and not lost.any() and not span.any():
+    if x.flags is None and not lost.any() and not width.any():
         return best
-    steps = int(np.where(lost, 0, span).max(initial=0)) + 1
-    rows = [best] + [np.where(lost, best, lo + np.minimum(j, np.where(lost, 0, span)).astype(lo.dtype)) for j in range(steps)]
+    steps = int(np.where(lost, 0, width).max(initial=0)) + 1
+    rows = [best] + [np.where(lost, best, lo + np.minimum(j, np.where(lost, 0, width)).astype(lo.dtype)) for j in range(steps)]
     if x.flags is not None:
         rows.append(np.where((x.flags & (PZERO | NZERO)) != 0, 0, best))
     out = from_points(r, np.stack(rows).astype(best.dtype), lost if lost.any() else None)
@@ -233,8 +233,7 @@ def trunc(f: Layout, fn: Kernel, x: Loose) -> Loose:
 def _integers(f: Layout, rows: Array) -> Array:
     """Best, then every integral value between lo and hi, zeros of the right signs."""
     lo, hi = rows[0].astype(np.float64), rows[2].astype(np.float64)
-    span = hi - lo
-    steps = int(span.max(initial=0))
+    steps = int((hi - lo).max(initial=0))
     up = [np.minimum(lo + j, hi) for j in range(1, steps + 1)]
     up = [np.where((v == 0) & np.signbit(hi), -0.0, v) for v in up]
     minus = np.where((lo < 0) & (hi >= 0) | (lo == 0) & np.signbit(lo), -0.0, lo)
@@ -245,22 +244,19 @@ def _integers(f: Layout, rows: Array) -> Array:
 
 def few_points(f: Layout, x: Loose) -> Loose:
     """The same float sets with each interval of at most eight values listed, every other *any*; NaN is many values."""
-    lo, hi = keys(f, x.rows[0]).astype(np.float64), keys(f, x.rows[2]).astype(np.float64)
+    steps = span(f, x.rows[0], x.rows[2])
     flags = np.zeros(x.shape, np.uint8) if x.flags is None else x.flags
     nan = np.isnan(x.rows).any(0)
     disc = np.zeros(x.shape, np.bool_) if x.disc is None else x.disc
     if x.pts is not None:
         nan = np.where(disc, np.isnan(x.pts).any(0), nan)
-    lost = nan | ~(disc | ((hi - lo < POINTS) & (flags == 0)))
-    steps = int(np.where(lost | disc, 0, hi - lo).max(initial=0)) + 1
-    first, last = keys(f, x.rows[0]), keys(f, x.rows[2])
-    base = np.where(lost | disc, keys(f, x.best), first)
-    span = np.where(lost | disc, 0, last - np.where(lost | disc, last, first))
-    pts = np.stack([x.best] + [unkeys(f, base + np.minimum(span, j)) for j in range(steps)])
+    lost = nan | ~(disc | ((steps < POINTS) & (flags == 0)))
+    steps = np.where(lost | disc, 0, steps).astype(np.int64)
+    base = np.where(lost | disc, keys(f, x.best), keys(f, x.rows[0])).astype(np.int64)
+    pts = np.stack([x.best] + [unkeys(f, base + np.minimum(steps, j)) for j in range(int(steps.max(initial=0)) + 1)])
     if x.pts is not None:
         pts = np.concatenate([pts, np.where(disc, x.pts, x.best)])
-    out = from_points(f, pts, lost if lost.any() else None)
-    return out
+    return from_points(f, pts, lost if lost.any() else None)
 
 
 def bitcast(f: Layout, r: Layout, x: Loose) -> Loose:

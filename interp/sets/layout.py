@@ -91,3 +91,9 @@ def same_bits(f: Layout, a: Array, b: Array) -> Array:
     if not f.is_float:
         return np.asarray(a == b)
     return (a.view(f.int) == b.view(f.int)) | (np.isnan(a) & np.isnan(b))
+
+
+def span(f: Layout, lo: Array, hi: Array) -> Array:
+    """Number of steps from lo to hi, at least lo, as uint64."""
+    first, last = keys(f, lo).astype(np.int64), keys(f, hi).astype(np.int64)
+    return (last - first).view(np.uint64)

@@ -42,18 +42,31 @@ FLOOR: dict[Op, float] = {Op.EXP2: 0.0}
 
 
 def widen(f: Layout, rows: Array, fixed: Array, ulps: int) -> None:
-    """Move lo down and hi up by `ulps` spacings at themselves, except where `fixed` (3, *shape); in place."""
+    """Move lo down and hi up by `ulps` spacings, except where `fixed` (3, *shape); in place."""
+    ends = rows[0].astype(np.float64), rows[2].astype(np.float64)
     for row, sign in ((0, -1.0), (2, 1.0)):
         step = np.where(fixed[row], 0.0, ulp(f, rows[row]) * (sign * ulps))
         if not step.any():
             continue
-        moved = _plus(f, rows[row], step)
-        rows[row] = np.where(step == 0, rows[row], moved)
+        wide = _across(f, *ends, row, ends[row // 2] + step, sign * ulps)
+        rows[row] = np.where(step == 0, rows[row], _stored(f, wide))
 
 
-def _plus(f: Layout, x: Array, step: Array) -> Array:
-    """x + step in the dtype, not beyond its greatest value where it has no infinity."""
-    wide = x.astype(np.float64) + step
+def _across(f: Layout, lo: Array, hi: Array, row: int, moved: Array, ulps: float) -> Array:
+    """A power of two inside the interval has a spacing twice that of a smaller end, and may reach further toward zero."""
+    near, far = (lo, hi) if row == 0 else (hi, lo)
+    if not (lo != hi).any():
+        return moved
+    _, e = np.frexp(near)
+    power = np.copysign(np.ldexp(1.0, e), near)
+    inside = (near * far > 0) & (np.abs(power) <= np.abs(far)) & (np.abs(near) <= np.abs(far)) & np.isfinite(near)
+    reach = power + ulps * np.ldexp(1.0, np.maximum(e, f.emin) - f.man)
+    reach = np.where(inside, reach, moved)
+    return np.minimum(moved, reach) if row == 0 else np.maximum(moved, reach)
+
+
+def _stored(f: Layout, wide: Array) -> Array:
+    """float64 to the dtype, not beyond its greatest value where it has no infinity."""
     if not f.dtype.has_inf:
         wide = np.clip(wide, -f.max, f.max)
     if f.np.itemsize == 1:

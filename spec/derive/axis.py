@@ -94,6 +94,11 @@ def of_multi(u: UOp) -> int | None:
     return a
 
 
+def of_device_source(u: UOp) -> int | None:
+    """B_BUFFER and COPY: 0 on the n-tuple that the DEVICE source names."""
+    return 0 if isinstance(u.device, tuple) else None
+
+
 def of_mstack(u: UOp) -> int | None:
     return 0 if u.src[0].shape else None
 
@@ -103,7 +108,9 @@ RULES: dict[Op, Rule] = {
     **dict.fromkeys(ALU, of_alu),
     **dict.fromkeys(MARKERS, of_first),
     **dict.fromkeys(
-        (Op.FLIP, Op.EXPAND, Op.PAD, Op.SHRINK, Op.BITCAST, Op.SLICE, Op.AFTER, Op.B_PAD, Op.B_SHRINK, Op.PRECAST, Op.BIND), of_first
+        (Op.FLIP, Op.EXPAND, Op.PAD, Op.SHRINK, Op.BITCAST, Op.SLICE, Op.AFTER, Op.B_PAD, Op.B_SHRINK, Op.PRECAST, Op.BIND)
+        + (Op.B_BARRIER,),
+        of_first,
     ),
     **dict.fromkeys((Op.REDUCE, Op.REPLICATED, Op.REDUCE_AXIS), of_collapse),
     Op.BUFFER: of_buffer,
@@ -116,4 +123,6 @@ RULES: dict[Op, Rule] = {
     Op.GETTUPLE: of_tuple_element,
     Op.MULTI: of_multi,
     Op.MSTACK: of_mstack,
+    Op.B_BUFFER: of_device_source,
+    Op.COPY: of_device_source,
 }

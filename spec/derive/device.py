@@ -49,6 +49,7 @@ def of_device_source(position: int) -> Rule:
         d: Device = u.src[position].arg.device
         return d
 
+    rule.__name__ = f"of_device_source_{position}"
     return rule
 
 

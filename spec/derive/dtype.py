@@ -22,7 +22,11 @@ def of_second(u: UOp) -> DType:
 
 
 def always(d: DType) -> Rule:
-    return lambda u: d
+    def rule(u: UOp) -> DType:
+        return d
+
+    rule.__name__ = f"always_{d.name}"
+    return rule
 
 
 def of_stack(u: UOp) -> DType:
@@ -39,7 +43,8 @@ def tuple_element(u: UOp) -> UOp:
     packed = u.src[0]
     if packed.op is Op.FUNCTION:
         packed = packed.src[0]
-    return packed.src[u.arg.index]
+    element: UOp = packed.src[u.arg.index]
+    return element
 
 
 def of_wmma(u: UOp) -> DType:
@@ -71,7 +76,8 @@ RULES: dict[Op, Rule] = {
         + (Op.UNIQUE, Op.LUNIQUE, Op.DEVICE),
         _VOID,
     ),
-    **dict.fromkeys((Op.RANGE, Op.SPECIAL, Op.B_RANGE, Op.DEFINE_VAR), always(dt.index)),
+    **dict.fromkeys((Op.RANGE, Op.SPECIAL), of_first),  # the bound's: index, or the machine integer chosen for it (R87)
+    **dict.fromkeys((Op.B_RANGE, Op.DEFINE_VAR), always(dt.index)),
     **dict.fromkeys((Op.BINARY, Op.PROGRAM_BINARY), always(dt.uint8)),
     Op.WHERE: of_second,
     Op.STACK: of_stack,

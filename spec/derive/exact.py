@@ -26,8 +26,10 @@ def round_down(d: DType, x: float | Fraction) -> float:
         return 0.0
     if x < -Fraction(d.max_finite):
         return float(d.min)
+    if x >= Fraction(d.max_finite):
+        return d.max_finite
     q = _quantum(d, x)
-    return min(float(x // q * q), d.max_finite)
+    return float(x // q * q)
 
 
 def round_up(d: DType, x: float | Fraction) -> float:

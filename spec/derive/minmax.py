@@ -37,8 +37,8 @@ def of_first(u: UOp) -> MinMax | None:
 
 
 def of_const(u: UOp) -> MinMax:
-    v = u.arg.value
-    return whole(u.arg.dtype) if v != v else (v, v)
+    v, d = u.arg.value, u.arg.dtype
+    return whole(d) if v != v else _widen(v, v) if d.kind is Kind.INDEX else (v, v)
 
 
 def of_param(u: UOp) -> MinMax | None:
@@ -46,8 +46,18 @@ def of_param(u: UOp) -> MinMax | None:
     return dtype_range(u) if b is None else b
 
 
+#: Bounds of an index beyond this count as unbounded, which keeps chains of products cheap and every bound within a float's range.
+_HUGE = 1 << 1000
+
+
+def _widen(lo: float, hi: float) -> MinMax:
+    return (lo if lo >= -_HUGE else -INF) if lo <= _HUGE else _HUGE, (hi if hi <= _HUGE else INF) if hi >= -_HUGE else -_HUGE
+
+
 def fit(d: DType, lo: float, hi: float) -> MinMax:
     """An integer interval as it is when it fits in `d`, else the whole range: the wrapped values may be anywhere (R70)."""
+    if d.kind is Kind.INDEX:
+        return _widen(lo, hi)
     return (lo, hi) if d.min <= lo and hi <= d.max else (d.min, d.max)
 
 

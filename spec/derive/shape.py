@@ -173,6 +173,26 @@ def of_sized(u: UOp) -> Shape:
     return (u.arg.size,)
 
 
+def of_pointer_index(u: UOp) -> Shape:
+    """One address per offset."""
+    return u.src[1].shape
+
+
+def of_b_buffer(u: UOp) -> Shape:
+    """As Buffer: the whole of an n-tuple (R73)."""
+    device = u.device
+    return (u.arg.size * (len(device) if isinstance(device, tuple) else 1),)
+
+
+def of_allreduce(u: UOp) -> Shape:
+    """The shape of one shard (R110)."""
+    source = u.src[0]
+    devices, axis = source.device, source.axis
+    if axis is None or not isinstance(devices, tuple):
+        return source.shape
+    return tuple(n // len(devices) if k == axis else n for k, n in enumerate(source.shape))
+
+
 def of_bufferize(u: UOp) -> Shape:
     return tuple(r.src[0].arg.value if r.src[0].op is Op.CONST else r.src[0] for r in u.src[1:])
 
@@ -214,10 +234,10 @@ RULES: dict[Op, Rule] = {
         scalar,
     ),
     **dict.fromkeys(
-        (Op.FLIP, Op.LOAD, Op.AFTER, Op.ALLREDUCE, Op.POINTER_INDEX, Op.B_BARRIER, Op.BIND, Op.COPY, Op.MULTI, Op.PRECAST),
+        (Op.FLIP, Op.LOAD, Op.AFTER, Op.B_BARRIER, Op.BIND, Op.COPY, Op.MULTI, Op.PRECAST),
         of_first,
     ),
-    **dict.fromkeys((Op.B_BUFFER, Op.B_PARAM, Op.DEFINE_LOCAL, Op.DEFINE_REG, Op.BUFFER_VIEW), of_sized),
+    **dict.fromkeys((Op.B_PARAM, Op.DEFINE_LOCAL, Op.DEFINE_REG, Op.BUFFER_VIEW), of_sized),
     Op.PARAM: of_param,
     Op.BUFFER: of_buffer,
     Op.BINARY: of_binary,
@@ -244,6 +264,9 @@ RULES: dict[Op, Rule] = {
     Op.UNROLL: of_lanes,
     Op.CONTRACT: of_lanes,
     Op.B_INDEX: of_b_index,
+    Op.POINTER_INDEX: of_pointer_index,
+    Op.B_BUFFER: of_b_buffer,
+    Op.ALLREDUCE: of_allreduce,
     Op.B_REDUCE: of_b_reduce,
     Op.B_LOAD: of_b_load,
     Op.BUFFERIZE: of_bufferize,

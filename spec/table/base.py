@@ -13,7 +13,7 @@ from uops.spec.node import RULES, Rule, UOp
 from uops.spec.ops import Family, Op
 
 #: A core form of a node, or the reason why the node is core as it stands.
-Decomposition = Callable[[UOp], UOp] | str
+Decomposition = Callable[..., UOp] | str
 PRIMITIVE = "core: a primitive"
 
 
@@ -35,7 +35,7 @@ EFFECT = Gradient("none: an effect or structure, no value")
 class OpSpec:
     """One row: everything the specification says about one op.
 
-    `tinyspec` and `bestiary` are the name printed in that document, or None. The five rules are the functions that derive the property.
+    `tinyspec` and `bestiary` are the name printed in that document, or None. The five rules are functions that derive the property.
     """
 
     op: Op
@@ -95,9 +95,21 @@ class Table:
         spec_id = f"{group.value}/{tinyspec or bestiary}"
         self.rows.append(
             OpSpec(
-                op, spec_id, group, tinyspec, bestiary, sources, ARG_TYPE.get(op), semantics,
-                *(RULES[column][op] for column in ("_dtype", "_shape", "_device", "_min_max", "_axis")),
+                op=op,
+                id=spec_id,
+                family=group,
+                tinyspec=tinyspec,
+                bestiary=bestiary,
+                schema=sources,
+                arg_type=ARG_TYPE.get(op),
+                semantics=semantics,
+                dtype=RULES["_dtype"][op],
+                shape=RULES["_shape"][op],
+                device=RULES["_device"][op],
+                min_max=RULES["_min_max"][op],
+                axis=RULES["_axis"][op],
                 claims=number(op.name, spec_id, (schema_claim(op, sources), *claims)),
-                decomposition=decomposition, gradient=gradient,
-            )  # fmt: skip
+                decomposition=decomposition,
+                gradient=gradient,
+            )
         )

@@ -12,7 +12,8 @@ from uops.spec.table.base import EFFECT, Table
 
 #: What a Call may run: an effect, never values.
 CALL_BODIES = frozenset(
-    {Op.SINK, Op.GROUP, Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION, Op.STORE, Op.END, Op.CUSTOM, Op.FUNCTION, Op.B_PROGRAM, Op.B_STORE}
+    {Op.SINK, Op.GROUP, Op.LINEAR, Op.PROGRAM, Op.CUSTOM_FUNCTION, Op.STORE, Op.END, Op.CUSTOM, Op.FUNCTION}
+    | {Op.B_PROGRAM, Op.B_STORE}
 )
 
 
@@ -112,7 +113,8 @@ def _element(u: UOp, ctx: Context) -> str | None:
 
 r = Table(Family.CALL)
 # fmt: off
-r(Op.FUNCTION, "Function", "FUNCTION", "body a...", "The body with argument k in place of Param k; its values come out through GetTuple.", [
+r(Op.FUNCTION, "Function", "FUNCTION", "body a...",
+  "The body with argument k in place of Param k; its values come out through GetTuple.", [
     source_ops("body", 0, frozenset({Op.TUPLE, Op.SINK}), "R64"),
     Draft("the body is closed: no Buffer", _no_buffer, "R64"),
     Draft("the body is closed: no free Range", _no_free_range, "R64"),

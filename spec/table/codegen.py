@@ -5,7 +5,18 @@ from __future__ import annotations
 import re
 
 from uops.spec.claims import (
-    SAME_DEVICE, Draft, boolean, dtype_is, integer, named, numeric, reference, same_dtype, same_shape_as, scalar, source_ops,
+    SAME_DEVICE,
+    Draft,
+    boolean,
+    dtype_is,
+    integer,
+    named,
+    numeric,
+    reference,
+    same_dtype,
+    same_shape_as,
+    scalar,
+    source_ops,
 )  # fmt: skip
 from uops.spec.node import UOp
 from uops.spec.ops import Family, Op
@@ -83,7 +94,8 @@ r(Op.ATOMICADD, "AtomicAdd", None, "idx val", "Adds val to memory, as if at once
     dtype_is("idx", numeric, "is not bool", "R56", 0),
     SAME_DEVICE,
 ], gradient=EFFECT)
-r(Op.CUSTOM_FUNCTION, "CustomFunction", "CustomFunction", "meta...", "A function of the device, by name; the body of a Call.", [named("name")], gradient=EFFECT)
+r(Op.CUSTOM_FUNCTION, "CustomFunction", "CustomFunction", "meta...",
+  "A function of the device, by name; the body of a Call.", [named("name")], gradient=EFFECT)
 r(Op.PROGRAM, "Program", None, "linear source binary", "One kernel as instructions, as text and as machine code.", [
     Draft("sources are Linear, Source, Binary", _stages),
 ], gradient=EFFECT)

@@ -69,19 +69,23 @@ def _uint64(d: DType) -> bool:
 r = Table(Family.DECOMPOSED)
 # fmt: off
 r(Op.NEG,    "Neg",    None, "A",   "-x; the sign bit of a float, modulo 2^n for integers.", [NUMERIC], lambda u: _neg(u.src[0]))
-r(Op.SUB,    "Sub",    None, "A B", "a - b.", binary(dtype_is("A", numeric, "is not bool", "R80", 0)), lambda u: b.add(u.src[0], b.neg(u.src[1])))
+r(Op.SUB,    "Sub",    None, "A B",
+  "a - b.", binary(dtype_is("A", numeric, "is not bool", "R80", 0)), lambda u: b.add(u.src[0], b.neg(u.src[1])))
 r(Op.DIV,    "Div",    None, "A B", "a / b.", binary(FLOATS), lambda u: b.mul(u.src[0], b.recip(u.src[1])))
 r(Op.CMPGT,  "CmpGt",  None, "A B", "Whether a > b.", binary(), lambda u: b.lt(u.src[1], u.src[0]), NONE)
 r(Op.CMPGE,  "CmpGe",  None, "A B", "Whether a >= b; false with NaN.", binary(), lambda u: _flip(b.lt(u.src[0], u.src[1])), NONE)
 r(Op.CMPLE,  "CmpLe",  None, "A B", "Whether a <= b; false with NaN.", binary(), lambda u: _flip(b.lt(u.src[1], u.src[0])), NONE)
 r(Op.CMPEQ,  "CmpEq",  None, "A B", "Whether a = b.", binary(), lambda u: _flip(b.ne(u.src[0], u.src[1])), NONE)
-r(Op.NOT,    "Not",    None, "A",   "The other bool.", [dtype_is("A", boolean, "is bool", "R09", 0)], lambda u: _flip(u.src[0]), NONE)
+r(Op.NOT,    "Not",    None, "A",
+  "The other bool.", [dtype_is("A", boolean, "is bool", "R09", 0)], lambda u: _flip(u.src[0]), NONE)
 r(Op.EXP2,   "Exp2",   None, "A",   "2 to the power x.", [FLOATS], APPROXIMATION)
 r(Op.LOG2,   "Log2",   None, "A",   "The binary logarithm of x.", [FLOATS], APPROXIMATION)
 r(Op.SIN,    "Sin",    None, "A",   "The sine of x radians.", [FLOATS], APPROXIMATION)
 r(Op.SQRT,   "Sqrt",   None, "A",   "The square root of x, correctly rounded.", [FLOATS], sqrt)
-r(Op.POW,    "Pow",    None, "A B", "a to the power b, as IEEE 754 pow.", binary(FLOATS), lambda u: b.exp2(b.mul(b.log2(u.src[0]), u.src[1])))
-r(Op.MULACC, "Mulacc", None, "A B C", "a * b + c, rounded once.", [same_dtype("A, B, C"), *TOGETHER], lambda u: b.add(b.mul(*u.src[:2]), u.src[2]))
+r(Op.POW,    "Pow",    None, "A B",
+  "a to the power b, as IEEE 754 pow.", binary(FLOATS), lambda u: b.exp2(b.mul(b.log2(u.src[0]), u.src[1])))
+r(Op.MULACC, "Mulacc", None, "A B C",
+  "a * b + c, rounded once.", [same_dtype("A, B, C"), *TOGETHER], lambda u: b.add(b.mul(*u.src[:2]), u.src[2]))
 r(Op.THREEFRY, "Threefry", None, "A B", "Threefry2x32 of counter a under key b, words low first.", [
     dtype_is("counter and key", _uint64, "are uint64", "R22", 0, 1), *TOGETHER,
 ], threefry, NONE)

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from uops.spec import dtypes as dt
 from uops.spec.claims import (
-    BROADCAST, SAME_AXIS, SAME_DEVICE, Draft, arg_dtype_is, bits, dtype_is, floating, integer, same_dtype,
+    BROADCAST,
+    SAME_AXIS,
+    SAME_DEVICE,
+    Draft,
+    arg_dtype_is,
+    bits,
+    dtype_is,
+    floating,
+    integer,
+    same_dtype,
 )  # fmt: skip
 from uops.spec.ops import Family, Op
 from uops.spec.table.base import NONE, Table
@@ -39,7 +48,8 @@ r(Op.CMPNE, "CmpNe", None, "A B",   "Whether a and b differ; true with NaN.", bi
 r(Op.XOR,   "Xor",   None, "A B",   "Bits in one of a and b but not both.", binary(BITS), gradient=NONE)
 r(Op.OR,    "Or",    None, "A B",   "Bits in a or b.", binary(BITS), gradient=NONE)
 r(Op.AND,   "And",   None, "A B",   "Bits in both a and b.", binary(BITS), gradient=NONE)
-r(Op.SHR,   "Shr",   None, "A B",   "a shifted right by b: by sign for signed a, with zeros for unsigned.", [INTEGERS, COUNT, *TOGETHER], gradient=NONE)
+r(Op.SHR,   "Shr",   None, "A B",
+  "a shifted right by b: by sign for signed a, with zeros for unsigned.", [INTEGERS, COUNT, *TOGETHER], gradient=NONE)
 r(Op.SHL,   "Shl",   None, "A B",   "a shifted left by b; 0 from the width on.", [INTEGERS, COUNT, *TOGETHER], gradient=NONE)
 r(Op.WHERE, "Where", None, "P A B", "a where p is not zero, else b; both are evaluated.", [same_dtype("A, B", 1), *TOGETHER])
 # fmt: on

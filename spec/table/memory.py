@@ -67,7 +67,8 @@ def _written_once(u: UOp, ctx: Context) -> str | None:
 
 r = Table(Family.LOAD)
 # fmt: off
-r(Op.LOAD, "Load", None, "buf alt? gate?", "The contents of buf in a fresh buffer, on another device or in another space if arg says so; where the gate is false, alt.", [
+r(Op.LOAD, "Load", None, "buf alt? gate?",
+  "The contents of buf in a fresh buffer, on another device or in another space if arg says so; where the gate is false, alt.", [
     Draft("gate and alt come together", _together, "R52", gate=True),
     dtype_is("gate", boolean, "is bool", "R52", 2),
     Draft("gate has shape () or buf's", _gate_shape, "R52"),

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from uops.spec import dtypes as dt
 from uops.spec.claims import (
-    SAME_AXIS, SAME_DEVICE, Draft, all_same_shape, arg_dtype_is, axes_valid, dtype_is, entries_not_negative, integer, off_the_axis,
-    rank_of_source, same_dtype, scalar, shape_operands, sharded, storable,
+    SAME_AXIS,
+    SAME_DEVICE,
+    Draft,
+    all_same_shape,
+    arg_dtype_is,
+    axes_valid,
+    dtype_is,
+    entries_not_negative,
+    integer,
+    off_the_axis,
+    rank_of_source,
+    same_dtype,
+    scalar,
+    shape_operands,
+    sharded,
+    storable,
 )  # fmt: skip
 from uops.spec.derive.shape import dims_of
 from uops.spec.dtypes import DType
@@ -37,11 +51,10 @@ def _shard_boundary(u: UOp, ctx: Context) -> str | None:
     t = u.src[0]
     if type(t.device) is not tuple or t.axis is None:
         return None
-    n, before, at = len(t.device), total(t.shape[: t.axis]), {(): 1}
-    for extent in u.shape:
-        if at == before and divides(n, extent) and extent != 1:
+    n, before = len(t.device), total(t.shape[: t.axis])
+    for k, extent in enumerate(u.shape):
+        if extent != 1 and divides(n, extent) and total(u.shape[:k]) == before:
             return None
-        at = total([extent]) if at == {(): 1} else poly_times(at, poly(extent))
     return f"no axis of {show_shape(u.shape)} starts where axis {t.axis} of {show_shape(t.shape)} does and is a multiple of {n}"
 
 
@@ -187,7 +200,7 @@ r(Op.RESHAPE, "Reshape", "RESHAPE", "T s'", "The same elements, read in row-majo
     Draft("prod(s) = prod(s')", _same_count),
     shape_operands("s'", 1),
     entries_not_negative("s'", 1),
-    Draft("the shard boundary is kept: an axis k of s' with prod(s'[:k]) = prod(s[:axis]) and n dividing s'_k", _shard_boundary, "R74"),
+    Draft("the shard boundary is kept: prod(s'[:k]) = prod(s[:axis]) and n divides s'_k for one k", _shard_boundary, "R74"),
 ])
 r(Op.EXPAND, "Expand", "EXPAND", "T s'", "Axes of size 1 are repeated to the size that s' gives.", [
     Draft("s_k is 1 or s'_k", _expands),
@@ -210,7 +223,8 @@ r(Op.SHRINK, "Shrink", None, "T o s'", "Of each axis, the s' elements from offse
     off_the_axis(_resizes, "Shrink"),
     entries_not_negative("s'", 2),
 ])
-r(Op.INDEX, "Index", None, "T i...", "Index the leading axes, one source each: a scalar removes its axis, a vector makes it as long as itself; outer, not zipped.", [
+r(Op.INDEX, "Index", None, "T i...",
+  "Index the leading axes, one source each: a scalar removes its axis, a vector makes it as long as itself; outer, not zipped.", [
     Draft("at most one index per axis of T", _index_count, gate=True),
     Draft("rank(i) <= 1", _index_ranks, "R45"),
     Draft("i is an integer", _index_dtypes),

@@ -38,7 +38,8 @@ def _index_identity(u: UOp, ctx: Context) -> str | None:
 
 r = Table(Family.REDUCE)
 # fmt: off
-r(Op.REDUCE, "Reduce", None, "T r...", "Combines T along axes, which become 1, or over the iterations of ranges, which it closes, in any order.", [
+r(Op.REDUCE, "Reduce", None, "T r...",
+  "Combines T along axes, which become 1, or over the iterations of ranges, which it closes, in any order.", [
     Draft("op is Add, Max or Mul", _reduce_op),
     axes_valid("axes are distinct axes of T", "R42"),
     Draft("axes or ranges, not both", _axes_or_ranges, "R42"),

@@ -58,7 +58,8 @@ def _param_axis(u: UOp, ctx: Context) -> str | None:
         return f"axis {axis} on the device {device}"
     if not 0 <= axis < len(u.shape):
         return f"axis {axis} of rank {len(u.shape)}"
-    return None if divides(len(device), u.shape[axis]) else f"{len(device)} devices do not divide axis {axis} of {show_shape(u.shape)}"
+    fits = divides(len(device), u.shape[axis])
+    return None if fits else f"{len(device)} devices do not divide axis {axis} of {show_shape(u.shape)}"
 
 
 def _one_slot(u: UOp, ctx: Context) -> str | None:
@@ -89,7 +90,8 @@ def _buffer_identity(u: UOp, ctx: Context) -> str | None:
 
 r = Table(Family.SOURCE)
 # fmt: off
-r(Op.PARAM, "Param", None, "s", "Stands for argument `slot` of the enclosing Function, Call or kernel, or for a named size; its shape is s.", [
+r(Op.PARAM, "Param", None, "s",
+  "Stands for argument `slot` of the enclosing Function, Call or kernel, or for a named size; its shape is s.", [
     arg_dtype_is(not_void, "not void", ""),
     shape_operands("s", 0),
     entries_not_negative("s", 0),

@@ -6,7 +6,9 @@ import pytest
 from uops.backends.guard import Guarded, Side
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import Tier
-from uops.backends.llvm.render import STACK_LIMIT, ZEROED, render
+from uops.backends.llvm.render import OPS, STACK_LIMIT, ZEROED, render
+from uops.backends.llvm.types import NATIVE
+from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS
 from uops.spec import args as A
 from uops.spec import build as B
 from uops.spec import dtypes as dt
@@ -107,6 +109,21 @@ def test_a_named_param_is_read_from_the_scalars_R48(kernels, tier) -> None:
     got = np.zeros(2, np.int64)
     kernels.execute(linear_of(root), [got], [0, -7, -3], tier=tier)
     assert got.tolist() == [-7, -3]
+
+
+def test_params_of_one_slot_are_one_argument(kernels, tier) -> None:
+    """A variable also stands in shapes, as an index; a buffer may be named with several shapes."""
+    out, same = B.param(0, (2,), dt.int64), B.param(0, (1,), dt.int64)
+    wide, narrow = (UOp(Op.PARAM, (B.SCALAR,), A.ParamArg(1, d, name="v", bounds=(0, 9))) for d in (dt.index, dt.int32))
+    got = np.zeros(2, np.int64)
+    root = B.sink(B.store(B.at(out, 1), cast(narrow, dt.int64)), B.store(B.at(same, 0), cast(wide, dt.int64)))
+    kernels.execute(linear_of(root), [got], [0, 6], tier=tier)
+    assert got.tolist() == [6, 6]
+
+
+def test_the_renderer_has_every_op_that_selection_leaves() -> None:
+    assert PLAIN_OPS <= OPS
+    assert frozenset(NATIVE) == PLAIN_DTYPES
 
 
 def test_a_bool_is_stored_as_one_byte_of_0_or_1_R24(kernels, tier) -> None:

@@ -52,7 +52,9 @@ def test_a_second_target_finds_what_the_first_compiled(kernels, tier: Tier, fold
 
 
 @pytest.mark.parametrize("part", ["tier", "cpu", "features", "llvm", "triple", "version", "pipeline"])
-def test_an_object_belongs_to_one_target_and_one_compiler(kernels, folder: Path, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+def test_an_object_belongs_to_one_target_and_one_compiler(
+    kernels, folder: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
     import dataclasses
 
     from uops.backends.llvm import target as module

@@ -20,6 +20,7 @@
     return { edge: data.strings[entry[0]], word, key: data.keys[word], elements, failed, ulp, sets: data.strings[sets], reason: data.strings[reason], failures: failures || [] };
   }
 
+  const MOST = 12; // failures shown
   const entries = (row, dtype) => (data.cells[row] || {})[dtype] || [];
   const attribute = () => (state.level === "core" ? "c" : "s");
 
@@ -36,7 +37,7 @@
   const count = (n) => String(n).replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
   const distance = (x) => (x === 0 ? "0" : Number.isInteger(x) && x < 1e4 ? String(x) : x < 1e3 ? x.toFixed(1) : x.toExponential(0).replace("e+", "e"));
 
-  function copyable(text, wrap) {
+  function copyable(text) {
     const button = el("button", { type: "button" }, "Copy");
     button.addEventListener("click", async () => {
       try {
@@ -52,7 +53,7 @@
       button.textContent = "Copied";
       setTimeout(() => (button.textContent = "Copy"), 1200);
     });
-    return el("div", { class: "code" }, el("pre", { class: wrap ? "wrap" : "", tabindex: "0" }, text), button);
+    return el("div", { class: "code" }, el("pre", { tabindex: "0" }, text), button);
   }
 
   // ---------------------------------------------------------------------------------------------------------- panel
@@ -88,8 +89,8 @@
     if (!names.length) return null;
     const section = el("section", {}, el("h3", {}, names.length > 1 ? "Reproducers" : "Reproducer"));
     for (const name of names) {
-      section.append(copyable(`uops run ${name}.uops --inputs ${name}.npz --backend ${data.backend}`, true));
-      if (data.programs[name]) section.append(copyable(data.programs[name], false));
+      section.append(copyable(`uops run ${name}.uops \\\n  --inputs ${name}.npz \\\n  --backend ${data.backend}`));
+      if (data.programs[name]) section.append(copyable(data.programs[name]));
     }
     return section;
   }
@@ -103,10 +104,12 @@
     const found = list.map(verdict);
     const order = ["fail", "wait", "none", "xfail", "pass"];
     found.sort((a, b) => order.indexOf(a.key) - order.indexOf(b.key));
-    const failing = found.filter((v) => v.key === "fail").length;
     const reasons = [...new Set(found.map((v) => v.reason).filter(Boolean))];
-    const sum = failing ? `${failing} of ${found.length} edge classes fail at level ${state.level}` : `${found.length} edge class${found.length > 1 ? "es" : ""}, none fails at level ${state.level}`;
-    const boxes = found.flatMap((v) => v.failures.map((f) => failureBox(f, v)));
+    const words = [...new Set(found.map((v) => v.word))].map((w) => `${found.filter((v) => v.word === w).length} ${w}`);
+    const sum = `${found.length} edge class${found.length > 1 ? "es" : ""} at level ${state.level}: ${words.join(", ")}`;
+    const failures = found.flatMap((v) => v.failures.map((f) => [f, v]));
+    const boxes = failures.slice(0, MOST).map(([f, v]) => failureBox(f, v));
+    if (failures.length > MOST) boxes.push(el("p", { class: "sets", style: "margin-top:.6rem" }, `${failures.length - MOST} more in report.json`));
     const buttons = [["‹", "Previous failing (p)", () => step(-1)], ["›", "Next failing (n)", () => step(1)], ["×", "Close (Esc)", close]].map(([sign, title, act]) => {
       const b = el("button", { type: "button", title, "aria-label": title }, sign);
       b.addEventListener("click", act);
@@ -116,7 +119,7 @@
     panel.replaceChildren(...[
       el("header", {}, el("h2", {}, el("span", {}, family), row.slice(row.indexOf("/") + 1), " ", el("span", {}, dtype)), el("div", { class: "buttons" }, ...buttons), el("p", { class: "sum" }, sum)),
       el("section", {}, edgeTable(found), ...reasons.map((text) => el("p", { class: "sets", style: "margin-top:.5rem" }, text))),
-      boxes.length ? el("section", {}, el("h3", {}, boxes.length > 1 ? `The first ${boxes.length} failures` : "The failure"), ...boxes) : null,
+      boxes.length ? el("section", {}, el("h3", {}, failures.length > 1 ? "The first failures" : "The failure"), ...boxes) : null,
       reproducers(found),
       specification(row),
     ].filter(Boolean));

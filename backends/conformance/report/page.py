@@ -86,12 +86,12 @@ def page(doc: Json, texts: Texts, programs: Mapping[str, str]) -> str:
     return environment.get_template("page.html.j2").render(
         doc=doc,
         families=[(family, list(of)) for family, of in groupby(lines, key=lambda line: family_of(line.id))],
-        dtypes=[(name, dt.DTYPES[name].short if name in dt.DTYPES else name) for name in names],
+        dtypes=[(name, *parts(dt.DTYPES[name].short if name in dt.DTYPES else name)) for name in names],
         statuses=[(s.value, KEY[s], MEANING[s]) for s in Status],
         failing=[c for c in doc["cells"] if c[doc["level"]]["status"] == Status.FAIL.value],
-        style=jinja2.utils.markupsafe.Markup((HERE / "page.css").read_text(encoding="utf-8")),
-        script=jinja2.utils.markupsafe.Markup((HERE / "page.js").read_text(encoding="utf-8")),
-        data=jinja2.utils.markupsafe.Markup(embed(_data(doc, by_row, texts, programs))),
+        style=(HERE / "page.css").read_text(encoding="utf-8"),
+        script=(HERE / "page.js").read_text(encoding="utf-8"),
+        data=embed(_data(doc, by_row, texts, programs)),
     )
 
 
@@ -191,3 +191,9 @@ def number(n: int) -> str:
 def ulp(x: float) -> str:
     """A distance in ulp, in three or four characters."""
     return "" if x == 0 else f"{x:.0f}" if x == int(x) and x < 1e4 else f"{x:.1f}" if x < 1e3 else f"{x:.0e}".replace("e+0", "e")
+
+
+def parts(short: str) -> tuple[str, str]:
+    """A dtype's name in two parts between which a line may end: `f8`, `e4m3`."""
+    at = short.find("e", 1) if len(short) > 5 else -1
+    return (short[:at], short[at:]) if at > 0 else (short, "")

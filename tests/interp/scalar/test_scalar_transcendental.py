@@ -262,5 +262,7 @@ def test_r17_near_overflow_infinity_counts_as_the_next_power_of_two():
 
 
 def test_r17_underflow_is_within_units_of_zero():
-    answer = evaluate_op(Op.EXP2, [float32], float32, (bits_of(float32, -1000.5),))
-    assert answer.best == 0 and answer.contains(2) and not answer.contains(3)
+    for x in (-1000.5, -1000.0, -150.0, -1e30):  # a power of two that is no float32 is no exact point
+        answer = evaluate_op(Op.EXP2, [float32], float32, (bits_of(float32, x),))
+        assert answer.best == 0 and answer.contains(2) and not answer.contains(3)
+    assert evaluate_op(Op.EXP2, [float32], float32, (bits_of(float32, -149.0),)).exact

@@ -1,0 +1,26 @@
+"""The llvm backend: the compiler on the llvm target, strict on every row."""
+
+from __future__ import annotations
+
+from uops.backends.contract import Capabilities, CompilerBackend
+from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.target import LlvmTarget
+
+
+class LlvmBackend(CompilerBackend):
+    """`tier` is `full` (LLVM's O2, the default) or `fast` (no optimisation, for many small programs)."""
+
+    name = "llvm"
+
+    def __init__(self, tier: str = "full", guard: bool = False) -> None:
+        if tier.upper() not in Tier.__members__:
+            raise ValueError(f"no tier is called {tier!r}; known: {', '.join(t.name.lower() for t in Tier)}")
+        self.target = LlvmTarget(Tier[tier.upper()])
+        super().__init__(self.target, guard=guard)
+
+    def version(self) -> str:
+        return self.target.version()
+
+    def capabilities(self) -> Capabilities:
+        """Every dtype: the narrow floats are computed by integers and float32."""
+        return Capabilities()

@@ -1,0 +1,81 @@
+"""Reductions as accumulators: the first step of instruction selection.
+
+A Reduce over ranges becomes a REG Buffer of one element: the identity is stored before the loops, every iteration combines into it, and
+the result is loaded after the last End. Small floats accumulate in float32 and are rounded once at the end, which R32 allows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from uops.compiler.linear import number
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace, BufferArg, LoadArg
+from uops.spec.dtypes import DType, Kind
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+_SMALL = frozenset({dt.fp8e4m3, dt.fp8e5m2, dt.float16, dt.bfloat16})
+
+
+def identity(op: Op, d: DType) -> UOp:
+    """What an empty reduction gives (R32)."""
+    if op is Op.MAX:
+        return B.const(d.min, d)
+    return B.const(1 if op is Op.MUL else 0, d)
+
+
+def accumulate(kernel: UOp, uniques: Iterator[int] | None = None) -> UOp:
+    """`kernel` without Reduce."""
+    uniques = itertools.count(1) if uniques is None else uniques
+    order = toposort(kernel)
+    inside = live_ranges(order)
+    done: dict[UOp, UOp] = {}
+    for u in order:
+        src = tuple(done[s] for s in u.src)
+        if u.op is Op.REDUCE:
+            outer = sorted(inside[u], key=lambda r: int(r.arg.axis_id))
+            done[u] = _loops(u, src, [done[r] for r in outer], next(uniques))
+        else:
+            done[u] = u if src == u.src else u.replace(src=src)
+    return done[kernel]
+
+
+def live_ranges(order: list[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """For each node the ranges in whose loops it is evaluated: those it depends on, less those closed below it."""
+    found: dict[UOp, frozenset[UOp]] = {}
+    empty: frozenset[UOp] = frozenset()
+    for u in order:
+        ranges = empty.union(*(found[s] for s in u.src))
+        if u.op in (Op.END, Op.REDUCE):
+            ranges = ranges.difference(u.src[1:])
+        found[u] = ranges | {u} if u.op is Op.RANGE else ranges
+    return found
+
+
+def _loops(u: UOp, src: tuple[UOp, ...], outer: list[UOp], unique: int) -> UOp:
+    value, ranges = src[0], src[1:]
+    wide = dt.float32 if u.dtype in _SMALL else u.dtype
+    register = UOp(Op.BUFFER, (), BufferArg(1, wide, "CPU", AddrSpace.REG, unique))
+    before = _element(B.after(register, *outer) if outer else register)
+    cleared = B.store(before, _identity(u.arg.op, u.dtype, wide))
+    running = _element(B.after(register, cleared, *ranges))
+    step = B.store(running, UOp(u.arg.op, (_load(running), B.cast(value, wide))))
+    for r in reversed(ranges):
+        step = B.end(step, r)
+    return B.cast(_load(_element(B.after(register, step))), u.dtype)
+
+
+def _identity(op: Op, d: DType, wide: DType) -> UOp:
+    """The identity of the value's own dtype, in the accumulator's: e4m3 has no -inf."""
+    return identity(op, wide) if d.kind is not Kind.FLOAT else B.const(identity(op, d).const, wide)
+
+
+def _element(register: UOp) -> UOp:
+    return UOp(Op.INDEX, (register, number(0)))
+
+
+def _load(place: UOp) -> UOp:
+    return UOp(Op.LOAD, (place,), LoadArg())

@@ -1,0 +1,107 @@
+"""Linearize: the order of instructions.
+
+Takes: SELECTED. Gives: LINEAR (each kernel body a Linear; every instruction after its sources, a Range opens its loop, its End closes it).
+Spec: Lowering Pipeline/Linearize; Range, End, After, Linear; R57 to R59.
+
+An instruction stands in the innermost loop that it depends on, so that what a loop does not change is computed before it. Loops nest as
+their Ends say: a Range that is closed by an End is inside of every loop that the End's body depends on otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from uops.compiler.passes.accumulate import live_ranges
+from uops.spec.errors import CompileError
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+#: Not instructions of their own: the structure around them, shapes, and constants, which stand where they are used.
+_STRUCTURE = frozenset({Op.SINK, Op.GROUP, Op.STACK, Op.CONST})
+
+
+def linearize(root: UOp) -> UOp:
+    """`root` with the instruction list of every kernel."""
+    return root.replace(src=tuple(c.replace(src=(UOp(Op.LINEAR, instructions(c.src[0])), *c.src[1:])) for c in root.src))
+
+
+def instructions(kernel: UOp) -> tuple[UOp, ...]:
+    """The instructions of one kernel in execution order."""
+    order = toposort(kernel)
+    sizes = set(toposort(*(u.src[0] for u in order if u.op is Op.PARAM and u.src)))
+    used_as_value = {s for u in order if u.op is not Op.PARAM and u.op is not Op.STACK for s in u.src}
+    listed = [u for u in order if u.op not in _STRUCTURE and (u not in sizes or u in used_as_value)]
+    return tuple(_Blocks(listed, order).emit())
+
+
+class _Blocks:
+    """The tree of loops: each node belongs to one loop, or to the kernel itself (None)."""
+
+    def __init__(self, listed: Sequence[UOp], order: list[UOp]) -> None:
+        self.listed = listed
+        live = live_ranges(order)
+        self.around = {r: live[u] for u in order if u.op is Op.END for r in u.src[1:]}  # the loops an End leaves open
+        self.parent = {r: self._innermost(outer) for r, outer in self.around.items()}
+        self.block = {u: self._home(u, live) for u in listed}
+
+    def _innermost(self, ranges: frozenset[UOp]) -> UOp | None:
+        if not ranges:
+            return None
+        inner = max(ranges, key=lambda r: len(self.around[r]))
+        if not ranges <= self.around[inner] | {inner}:
+            raise CompileError(f"loops {sorted(r.arg.axis_id for r in ranges)} do not nest (R58)")
+        return inner
+
+    def _home(self, u: UOp, live: dict[UOp, frozenset[UOp]]) -> UOp | None:
+        """A Range and its End stand in the loop around; everything else in the innermost loop it depends on."""
+        return self.parent[u] if u.op is Op.RANGE else self._innermost(live[u])
+
+    def emit(self) -> list[UOp]:
+        """Loop bodies are contiguous: in each block, child loops are units that need all that their instructions need from outside."""
+        members: dict[UOp | None, list[UOp]] = {}
+        for u in self.listed:
+            members.setdefault(self.block[u], []).append(u)
+        bodies: dict[UOp, list[UOp]] = {}
+        for r in sorted(self.parent, key=lambda r: -len(self.around[r])):
+            bodies[r] = self._schedule(r, members.get(r, []), bodies)
+        return self._schedule(None, members.get(None, []), bodies)
+
+    def _schedule(self, block: UOp | None, members: list[UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
+        """The instructions of a block in order; a Range is followed by its loop's body."""
+        unit = {v: r for r in members if r.op is Op.RANGE for v in (r, *bodies[r])}
+        needs = {u: self._needs(u, unit, bodies) for u in members}
+        out: list[UOp] = []
+        for u in _ordered(members, needs):
+            out.append(u)
+            if u.op is Op.RANGE:
+                out += bodies[u]
+        return out
+
+    def _needs(self, u: UOp, unit: dict[UOp, UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
+        """The members of the same block that come before `u`, a loop standing for all that is in it."""
+        inside = (u, *bodies[u]) if u.op is Op.RANGE else (u,)
+        return [m for v in inside for s in v.src if (m := unit.get(s, s)) is not u]
+
+
+def _ordered(members: list[UOp], needs: dict[UOp, list[UOp]]) -> list[UOp]:
+    """A topological order of the members that follows theirs; an edge to what is no member is met already."""
+    out: list[UOp] = []
+    state: dict[UOp, bool] = {}  # entered -> finished
+    for start in members:
+        stack = [start]
+        while stack:
+            u = stack[-1]
+            if state.get(u):
+                stack.pop()
+                continue
+            missing = [v for v in needs[u] if v in needs and not state.get(v)]
+            if not missing:
+                state[u] = True
+                out.append(u)
+                stack.pop()
+            elif u in state:
+                raise CompileError(f"a loop around {u!r} would have to be entered twice (R58)")
+            else:
+                state[u] = False
+                stack.extend(reversed(missing))
+    return out

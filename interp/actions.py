@@ -1,0 +1,276 @@
+"""The ops that are not elementwise: what each does to a machine and a scope, and which sources it needs first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from uops.interp import memory
+from uops.interp.elementwise import KERNELS
+from uops.interp.memory import Access, Ref, describe
+from uops.interp.movement import MOVES, SHAPED, operand_sources
+from uops.interp.reduce import reduce
+from uops.interp.rounding import CASTS
+from uops.interp.scope import VOID, WAIT, Cell, Scope
+from uops.interp.storage import NUMPY, Array, check_variable, constant, validated, variable
+from uops.spec import dtypes as dt
+from uops.spec.errors import SpecError
+from uops.spec.node import UOp
+from uops.spec.ops import MARKERS, Op
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from uops.interp.machine import Machine
+
+#: (machine, scope, node, its evaluated sources) -> cell.
+Action = Callable[["Machine", Scope, UOp, Sequence[UOp]], Cell]
+_ndarray = np.ndarray
+
+
+def _values(m: Machine, scope: Scope, sources: Sequence[UOp]) -> list[Array]:
+    cells = scope.cells
+    return [c if (c := cells[s]).__class__ is _ndarray else m.read(c) for s in sources]
+
+
+def _const(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    return constant(u.arg.value, u.arg.dtype)
+
+
+def _binary(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    return np.frombuffer(u.arg.data, np.uint8)
+
+
+def _cast(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    return CASTS[sources[0].dtype, u.arg.dtype](m.read(scope.cells[sources[0]]))
+
+
+def _reduce(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    return reduce(u, m.read(scope.cells[sources[0]]))
+
+
+def _same(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    return m.read(scope.cells[sources[0]])
+
+
+def _move(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """A view of a reference stays a reference, where it is injective (R51)."""
+    if not sources:
+        return np.zeros(0, np.int64)  # the shape () as a value (R40)
+    cell = scope.cells[sources[0]]
+    more = _values(m, scope, sources[1:]) if len(sources) > 1 else []
+    if cell.__class__ is Ref:
+        ref = memory.view(u, cell, more, scope)
+        if ref is not None:
+            return ref
+        cell = m.read(cell)
+    return MOVES[u.op](u, cell, more)
+
+
+def _buffer(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    if scope.outer is not None:
+        return _in_outer(m, scope, u)
+    return Ref(m.storage(u), scope, u)
+
+
+def _in_outer(m: Machine, scope: Scope, u: UOp) -> Cell:
+    """A node that is the same in every scope: its cell is the root's."""
+    if u not in m.root.cells:
+        m.frames.append((m.root, [u]))
+        return WAIT
+    return m.root.cells[u]
+
+
+def _param(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    a = u.arg
+    if scope.outer is not None and a.slot is not None:
+        return _bound_param(m, scope, u)
+    if a.name is not None and a.bounds is not None:
+        if a.name not in m.inputs:
+            raise SpecError(f"variable {a.name!r} is missing from the inputs")
+        return variable(a.name, m.inputs[a.name], a.bounds)
+    if scope.outer is not None:
+        return _in_outer(m, scope, u)
+    if a.dtype is dt.index:
+        key = f"p{a.slot}"
+        if key not in m.inputs:
+            raise SpecError(f"input {key!r} is missing: index of shape {u.shape}")
+        return validated(key, m.inputs[key], a.dtype, m.shape(scope, u))
+    return Ref(m.storage(u), scope, u)
+
+
+def _bound_param(m: Machine, scope: Scope, u: UOp) -> Cell:
+    outer, slot = scope.outer, u.arg.slot
+    assert outer is not None
+    if slot >= len(scope.args):
+        raise SpecError(f"Param {slot} has no argument: {len(scope.args)} were given (R64)")
+    argument = scope.args[slot]
+    if argument not in outer.cells:
+        m.frames.append((outer, [argument]))
+        return WAIT
+    cell = outer.cells[argument]
+    _check_binding(m, scope, u, argument)
+    if u.arg.bounds is not None:
+        check_variable(u.arg.name or f"p{slot}", int(m.read(cell)), u.arg.bounds)
+    return memory.alias(cell, scope, u) if scope.call is not None and cell.__class__ is Ref else cell
+
+
+def _check_binding(m: Machine, scope: Scope, u: UOp, argument: UOp) -> None:
+    """R64: an argument has its Param's dtype and shape."""
+    assert scope.outer is not None
+    if argument.dtype is not u.arg.dtype:
+        raise SpecError(f"argument {u.arg.slot} has dtype {argument.dtype}, its Param {u.arg.dtype} (R64)")
+    if argument.shape != u.shape:
+        given, wanted = m.shape(scope.outer, argument), m.shape(scope, u)
+        if given != wanted:
+            raise SpecError(f"argument {u.arg.slot} has shape {given}, its Param {wanted} (R64)")
+
+
+def _enter(m: Machine, scope: Scope, u: UOp, base: int, call: UOp | None) -> Scope:
+    inner = scope.inner.get(u)
+    if inner is None:
+        inner = scope.inner[u] = Scope(scope, u.src[1:], call, base)
+        m.scopes.append(inner)
+    return inner
+
+
+def _gettuple(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    packed = u.src[0]
+    if packed.op is Op.TUPLE:
+        return scope.cells[sources[0]]
+    if packed.op is not Op.FUNCTION:
+        raise SpecError(f"GetTuple of {packed.op.name}: only a Tuple or a Function has elements")
+    inner, element = _enter(m, scope, packed, scope.base, None), packed.src[0].src[u.arg.index]
+    if element not in inner.cells:
+        m.frames.append((inner, [element]))
+        return WAIT
+    return inner.cells[element]
+
+
+def _function(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    inner = _enter(m, scope, u, scope.base, None)
+    missing = [e for e in u.src[0].src if e not in inner.cells]
+    if missing:
+        m.frames.append((inner, missing))
+        return WAIT
+    return VOID
+
+
+def _call(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Run the body once; every access inside belongs to the Call."""
+    body = u.src[0]
+    inner = scope.inner.get(u)
+    if inner is None:
+        base = scope.base
+        for a in sources:
+            base |= m.mask_of(scope, a)
+        inner = _enter(m, scope, u, base, u)
+        inner.own[u] = m.clock
+        m.frames.append((inner, [body]))
+        return WAIT
+    first = inner.own.pop(u)
+    scope.own[u] = (1 << m.clock) - (1 << first)
+    return VOID
+
+
+def _after(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Passes its first source on, once the others have happened (R59)."""
+    cell = scope.cells[sources[0]]
+    return memory.alias(cell, scope, u) if cell.__class__ is Ref else cell
+
+
+def _load(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """The buffer's elements; where the gate is false alt's, and the address is not touched (R52)."""
+    if len(sources) == 1:
+        return _same(m, scope, u, sources)
+    cell = scope.cells[sources[0]]
+    alt, gate = _values(m, scope, sources[1:])
+    if cell.__class__ is not Ref:
+        return np.where(gate, cell, alt)
+    fetched = memory.fetch(cell, gate)
+    access = Access(m.tick(), u, cell, gate)
+    scope.own[u] = 1 << access.bit
+    memory.record_read(cell.storage, access.bit, access, lambda: m.mask_of(scope, u) & ~(1 << access.bit))
+    return np.where(gate, fetched, alt)
+
+
+def _store(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """R54: `val` is read fully before the first write, since values never change."""
+    target = scope.cells[sources[0]]
+    if target.__class__ is not Ref:
+        raise SpecError(f"Store to {describe(sources[0])}, which is no reference: a Buffer, a Param or an injective view (R51)")
+    value, *gate = _values(m, scope, sources[1:])
+    wanted = m.shape(scope, sources[0])
+    if value.shape != wanted or value.dtype != NUMPY[sources[0].dtype]:
+        raise SpecError(f"Store of {value.dtype} {value.shape} into {sources[0].dtype} {wanted}", claim="STORE.C1")
+    _check_written(scope, target)
+    live = gate[0] if gate else None
+    access = Access(m.tick(), u, target, live)
+    scope.own[u] = 1 << access.bit
+    memory.record_write(target.storage, access, m.mask_of(scope, u) & ~(1 << access.bit))
+    memory.write(target, value, live)
+    return VOID
+
+
+def _check_written(scope: Scope, target: Ref) -> None:
+    """R63: a Call that declares what it writes writes nothing else."""
+    declared = scope.call.arg.written if scope.call is not None and scope.call.arg is not None else None
+    if declared is None:
+        return
+    ref: Ref | None = target
+    while ref is not None and not (ref.scope is scope and ref.node.op is Op.PARAM):
+        ref = ref.parent
+    if ref is not None and ref.node.arg.slot not in declared:
+        raise SpecError(f"the Call writes argument {ref.node.arg.slot}, but declares {declared} (R63)")
+
+
+def _void(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    return VOID
+
+
+def foreign(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    raise SpecError(f"{u.op.name} is not in the TENSOR dialect")
+
+
+# fmt: off
+#: Every op of the TENSOR dialect that is not in `KERNELS`.
+ACTIONS: dict[Op, Action] = {
+    Op.PARAM: _param, Op.BUFFER: _buffer, Op.CONST: _const, Op.BINARY: _binary,
+    **dict.fromkeys(MOVES, _move),
+    Op.REDUCE: _reduce, Op.CAST: _cast,
+    Op.FUNCTION: _function, Op.CALL: _call, Op.TUPLE: _void, Op.GETTUPLE: _gettuple,
+    Op.LOAD: _load, Op.STORE: _store,
+    Op.AFTER: _after, Op.GROUP: _void, Op.SINK: _void,
+    **dict.fromkeys(MARKERS, _same),
+}
+# fmt: on
+#: What has a meaning here: op -> its kernels per dtype, or its action.
+MEANING: dict[Op, Any] = {**KERNELS, **ACTIONS}
+
+Find = Callable[[UOp], tuple[UOp, ...]]
+
+
+def _no_sources(u: UOp) -> tuple[UOp, ...]:
+    return ()
+
+
+def _arguments(u: UOp) -> tuple[UOp, ...]:
+    return u.src[1:]
+
+
+def _element(u: UOp) -> tuple[UOp, ...]:
+    packed = u.src[0]
+    return (packed.src[u.arg.index],) if packed.op is Op.TUPLE else ()
+
+
+#: The sources to evaluate before a node, where they are not all of `src`: shape operands are read, bodies and the elements of a
+#: Function are evaluated in their own scopes.
+SOURCES: dict[Op, Find] = {
+    **dict.fromkeys(SHAPED, operand_sources),
+    Op.PARAM: _no_sources,
+    Op.FUNCTION: _no_sources,
+    Op.CALL: _arguments,
+    Op.GETTUPLE: _element,
+}

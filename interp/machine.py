@@ -1,0 +1,209 @@
+"""The evaluation of a graph: nodes in dependency order, iteratively, with a stack of nodes per frame and a stack of frames per run.
+
+A node is one dictionary lookup and one call: a kernel of `elementwise` on the arrays of its sources, or an action of `actions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from uops.interp import memory
+from uops.interp.actions import ACTIONS, SOURCES, Action, Find, foreign
+from uops.interp.checks import check_value
+from uops.interp.elementwise import KERNELS
+from uops.interp.memory import Ref, Storage, describe
+from uops.interp.scope import VOID, WAIT, Cell, Scope
+from uops.interp.storage import NUMPY, Array, validated
+from uops.spec import dtypes as dt
+from uops.spec.errors import Crash, SpecError, UopsError
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+_ndarray = np.ndarray
+_COUNT = max(op.value for op in Op) + 1
+_KERNELS: list[Any] = [None] * _COUNT
+_ACTIONS: list[Action] = [foreign] * _COUNT
+_SOURCES: list[Find | None] = [None] * _COUNT
+for _op in Op:
+    _KERNELS[_op.value] = KERNELS.get(_op)
+    _ACTIONS[_op.value] = ACTIONS.get(_op, foreign)
+    _SOURCES[_op.value] = SOURCES.get(_op)
+
+
+class Machine:
+    """One run. `storages` holds the memory of every Buffer and free Param met so far."""
+
+    def __init__(self, inputs: Mapping[str, Any], check: bool) -> None:
+        self.inputs = inputs
+        self.check = check
+        self.root = Scope()
+        self.scopes = [self.root]
+        self.frames: list[tuple[Scope, list[UOp]]] = []
+        self.storages: dict[UOp, Storage] = {}
+        self.clock = 0
+
+    # Evaluation
+
+    def evaluate(self, scope: Scope, *nodes: UOp) -> None:
+        """Give every node of `nodes` a cell in `scope`."""
+        resting, self.frames = self.frames, [(scope, list(nodes[::-1]))]
+        try:
+            while self.frames:
+                self._advance(*self.frames[-1])
+        finally:
+            self.frames = resting
+
+    def _advance(self, scope: Scope, stack: list[UOp]) -> None:
+        """Evaluate until the frame is done or another one lies above it."""
+        cells, check, depth = scope.cells, self.check, len(self.frames)
+        while stack:
+            u = stack[-1]
+            if u in cells:
+                stack.pop()
+                continue
+            number = u.op._value_
+            find = _SOURCES[number]
+            sources = u.src if find is None else find(u)
+            ready = True
+            for s in sources:
+                if s not in cells:
+                    stack.append(s)
+                    ready = False
+            if not ready:
+                continue
+            try:
+                kernels = _KERNELS[number]
+                if kernels is not None:
+                    values = [c if (c := cells[s]).__class__ is _ndarray else self.read(c) for s in sources]
+                    cell = kernels[sources[0].dtype](*values)
+                else:
+                    cell = _ACTIONS[number](self, scope, u, sources)
+                    if cell is WAIT:
+                        if len(self.frames) == depth:
+                            raise Crash(f"{describe(u)} waits for nothing")
+                        return
+                if cell is not VOID and cell.__class__ is not Ref:
+                    if cell.__class__ is not _ndarray:
+                        cell = _asarray(cell, u)
+                    if check:
+                        check_value(u, cell, self, scope)
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError) as e:
+                raise _explained(u, e) from e
+            cells[u] = cell
+            stack.pop()
+        self.frames.pop()
+
+    def shape(self, scope: Scope, u: UOp) -> tuple[Any, ...]:
+        """The derived shape, its symbolic extents evaluated in `scope` (R48)."""
+        shape = u.shape
+        for n in shape:
+            if n.__class__ is not int:
+                return tuple(int(n) if isinstance(n, int) else self.integer(scope, n) for n in shape)
+        return shape
+
+    def integer(self, scope: Scope, u: UOp) -> int:
+        self.evaluate(scope, u)
+        return int(self.read(scope.cells[u]))
+
+    def read(self, cell: Cell) -> Array:
+        """The value of a cell; of a reference by its implicit Load (R51), which happens once per reference."""
+        if cell.__class__ is _ndarray:
+            return cell
+        if cell is VOID:
+            raise SpecError("a void node is used as a value")
+        if cell.value is None:
+            self._load(cell)
+        return cell.value  # type: ignore[no-any-return]
+
+    def _load(self, ref: Ref) -> None:
+        value = memory.fetch(ref)
+        bit = ref.bit = self.clock
+        self.clock = bit + 1
+        memory.record_read(ref.storage, bit, ref, lambda: self.mask_of(ref.scope, ref.node))
+        if self.check:
+            check_value(ref.node, value, self, ref.scope)
+        ref.value = value
+
+    # Order of accesses
+
+    def tick(self) -> int:
+        self.clock += 1
+        return self.clock - 1
+
+    def mask_of(self, scope: Scope, node: UOp) -> int:
+        """The accesses that happen before the end of `node` in `scope` (R59), as a set of bits; iterative, kept per node."""
+        stack = [(scope, node)]
+        while stack:
+            sc, n = stack[-1]
+            if n in sc.masks:
+                stack.pop()
+                continue
+            before = self._before(sc, n)
+            missing = [p for p in before if p[1] not in p[0].masks]
+            if missing:
+                stack.extend(missing)
+                continue
+            mask = sc.base | sc.own.get(n, 0)
+            for k, (ps, pn) in enumerate(before):
+                mask |= ps.masks[pn]
+                cell = ps.cells.get(pn)
+                if cell.__class__ is Ref and cell.bit is not None and not (k == 0 and _passes_on(sc.cells.get(n), n)):
+                    mask |= 1 << cell.bit
+            sc.masks[n] = mask
+            stack.pop()
+        return scope.masks[node]
+
+    def _before(self, scope: Scope, u: UOp) -> list[tuple[Scope, UOp]]:
+        """The nodes that `u` waits for, each in its scope."""
+        if u.op is Op.GETTUPLE and u.src[0].op is Op.FUNCTION:
+            return [(scope.inner[u.src[0]], u.src[0].src[0].src[u.arg.index])]
+        if u.op is Op.FUNCTION:
+            return [(scope.inner[u], e) for e in u.src[0].src]
+        if u.op is Op.PARAM and scope.outer is not None and u.arg.slot is not None:
+            return [(scope.outer, scope.args[u.arg.slot])] if scope.call is None else []
+        find = _SOURCES[u.op._value_]
+        return [(scope, s) for s in (u.src if find is None else find(u))]
+
+    # Storages
+
+    def storage(self, u: UOp) -> Storage:
+        """The memory of a Buffer or free Param, filled from the inputs."""
+        found = self.storages.get(u)
+        if found is None:
+            a = u.arg
+            key = f"b{a.unique}" if u.op is Op.BUFFER else f"p{a.slot}"
+            shape = self.shape(self.root, u)
+            if key in self.inputs:
+                found = Storage(key, validated(key, self.inputs[key], a.dtype, shape), None)
+            elif u.op is Op.BUFFER:
+                data = np.zeros(shape, NUMPY[a.dtype])
+                found = Storage(key, data, np.zeros(data.nbytes, bool))
+            else:
+                raise SpecError(f"input {key!r} is missing: {a.dtype} of shape {shape}")
+            self.storages[u] = found
+        return found
+
+
+def _passes_on(cell: Cell, u: UOp) -> bool:
+    """Whether `u` uses its first source as a reference, without reading it as a whole."""
+    return cell.__class__ is Ref or u.op is Op.STORE or (u.op is Op.LOAD and len(u.src) > 1)
+
+
+def _asarray(scalar: Any, u: UOp) -> Array:
+    return np.asarray(scalar, None if u.dtype is dt.index else NUMPY[u.dtype])
+
+
+def _explained(u: UOp, e: Exception) -> Exception:
+    """What a Python error while evaluating `u` means: an ill-formed node where deriving its properties says so."""
+    try:
+        sources = [(s.dtype, s.shape) for s in u.src]
+        _ = u.dtype, u.shape, u.min_max
+    except UopsError as found:
+        return found
+    kernels = KERNELS.get(u.op)
+    if kernels is not None and u.src and u.src[0].dtype not in kernels:
+        return SpecError(f"{describe(u)} is not defined on {u.src[0].dtype} (R09, R10)")
+    return Crash(f"{describe(u)} cannot be evaluated on {sources}: {type(e).__name__}: {e}")

@@ -1,0 +1,91 @@
+"""Sets in memory: what a Store of sets leaves in a storage, and what a Load finds there."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from uops.interp.memory import Ref, Storage, places_of
+from uops.interp.sets.branch import bitcast
+from uops.interp.sets.layout import LAYOUT, Array
+from uops.interp.sets.value import Loose, Value, anything, as_loose, owned, patch
+from uops.spec.dtypes import DType
+
+
+class Patchwork:
+    """The sets in one storage: `held` has them where `open`, elsewhere the storage's own data is exact."""
+
+    def __init__(self, storage: Storage, dtype: DType) -> None:
+        self.layout = LAYOUT[dtype]
+        n = storage.data.size
+        self.held = owned(as_loose(self.layout, np.zeros(n, self.layout.np)))
+        self.open = np.zeros(n, np.bool_)
+
+    def _elements(self, ref: Ref) -> Array:
+        """Index of the storage's element that holds the first byte of each element of `ref`."""
+        return places_of(ref) // self.layout.np.itemsize
+
+    def read(self, ref: Ref, best: Array) -> Loose | None:
+        """The sets of the elements of `ref`, or None where all are exact."""
+        f, r = self.layout, LAYOUT[ref.node.dtype]
+        if r.np.itemsize != f.np.itemsize:
+            lost = self._overlap(ref)
+            return anything(r, best, lost) if lost.any() else None
+        at = self._elements(ref)
+        is_open = self.open[at]
+        if not is_open.any():
+            return None
+        where = np.flatnonzero(is_open)
+        part = self.held.map(lambda x, lead: x[..., at.reshape(-1)[where]])
+        out = owned(as_loose(r, best))
+        patch(out, where, part if r is f else bitcast(f, r, part))
+        return out
+
+    def _overlap(self, ref: Ref) -> Array:
+        size, own = ref.node.dtype.itemsize, self.layout.np.itemsize
+        places = places_of(ref)
+        found = np.zeros(places.shape, np.bool_)
+        for byte in range(0, max(size, 1), 1):
+            found |= self.open[(places + byte) // own]
+        return found
+
+    def write(self, ref: Ref, value: Value, live: Value | None) -> None:
+        """Record a Store. Where it is not known whether an element is written, anything may be there."""
+        f, r = self.layout, LAYOUT[ref.node.dtype]
+        places = places_of(ref)
+        sure = np.ones(places.shape, np.bool_)
+        unsure = np.zeros(places.shape, np.bool_)
+        if live is not None:
+            if isinstance(live, Loose):
+                unsure = np.broadcast_to(~live.exact(), places.shape)
+                sure = np.broadcast_to(live.best, places.shape) & ~unsure
+            else:
+                sure = np.broadcast_to(live, places.shape)
+        if r.np.itemsize != f.np.itemsize:
+            self._smear(ref, value, sure, unsure)
+            return
+        at = self._elements(ref).reshape(-1)
+        where = np.flatnonzero(sure)
+        self.open[at[where]] = False
+        if isinstance(value, Loose):
+            part = value.map(lambda x, lead: x.reshape(*x.shape[:lead], -1)[..., where])
+            part = part if r is f else bitcast(r, f, part)
+            varied = np.flatnonzero(~part.exact() | (np.isnan(part.best) if f.is_float else False))
+            patch(self.held, at[where[varied]], part.map(lambda x, lead: x[..., varied]))
+            self.open[at[where[varied]]] = True
+        self._forget(at[np.flatnonzero(unsure)])
+
+    def _forget(self, at: Array) -> None:
+        if at.size:
+            patch(self.held, at, anything(self.layout, np.zeros(at.size, self.layout.np)))
+            self.open[at] = True
+
+    def _smear(self, ref: Ref, value: Value, sure: Array, unsure: Array) -> None:
+        """A Store through another item size: an element with any byte of a set in it may be anything."""
+        size, own = ref.node.dtype.itemsize, self.layout.np.itemsize
+        spread = unsure | (sure & ~value.exact() if isinstance(value, Loose) else False)
+        places = places_of(ref)
+        gone = np.unique((places[spread][:, None] + np.arange(size)) // own)
+        if size >= own:
+            whole = (places[sure & ~spread][:, None] + np.arange(0, size, own)) // own
+            self.open[whole.reshape(-1)] = False
+        self._forget(gone)
