@@ -40,10 +40,10 @@ def key(*parts: str | bytes) -> str:
 
 
 def directory(environment: Mapping[str, str]) -> Path | None:
-    """Where objects go: UOPS_CACHE, else the user's cache folder (XDG); None when UOPS_CACHE is 0 or there is no home."""
-    chosen = environment.get("UOPS_CACHE", "")
-    if chosen == "0":
+    """Where objects go: UOPS_CACHE_DIR, else the user's cache folder (XDG); None when UOPS_CACHE is 0 or there is no home."""
+    if environment.get("UOPS_CACHE") == "0":
         return None
+    chosen = environment.get("UOPS_CACHE_DIR", "")
     if chosen:
         return Path(chosen)
     base = environment.get("XDG_CACHE_HOME", "")

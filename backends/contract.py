@@ -11,12 +11,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.result import Result
+
+if TYPE_CHECKING:
+    from uops.compiler import Target
 
 Inputs = Mapping[str, Any]
 
@@ -89,3 +92,27 @@ class Backend(ABC):
     def close(self) -> None:
         """Release devices and memory; the instance is not used afterwards."""
         return
+
+
+class CompilerBackend(Backend):
+    """A backend that is a target of `uops.compiler`: a subclass has a name, capabilities and a target, nothing else.
+
+    `guard` puts every buffer between guard pages, against the page after it (True or "end") or the one before ("start"): an access
+    out of bounds then ends the process, so use it in a worker.
+    """
+
+    def __init__(self, target: Target, *, guard: bool | str = False) -> None:
+        if guard not in (False, True, "end", "start"):
+            raise ValueError(f"guard is False, True, 'end' or 'start', got {guard!r}")
+        self.target = target
+        self.guard = "end" if guard is True else guard
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        """Compile, or find compiled, and call."""
+        if self.guard:
+            from uops.backends.guard import GuardedProgram, Side
+
+            return GuardedProgram(graph, self.target, Side(self.guard))(inputs)
+        from uops.compiler import compile
+
+        return compile(graph, self.target)(inputs)

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
+from uops.compiler import Compiled, Config, Target
 from uops.spec.errors import Unsound
+from uops.spec.node import UOp
+from uops.spec.result import Result
 
 PAGE = mmap.PAGESIZE
 _PATTERN = 0xA5
@@ -64,3 +68,31 @@ class Guarded:
                 int(touched[0]) + (0 if self.side is Side.END else self.size) - (self._slack.size if self.side is Side.END else 0)
             )
             raise Unsound(f"{touched.size} bytes outside a buffer of {self.size} bytes were written, the first at byte {first}")
+
+
+class GuardedProgram(Compiled):
+    """A compiled program whose every buffer lies between guard pages: an access outside of one crashes the process, and a write
+    into the slack beside one raises Unsound after the run. For one thread."""
+
+    def __init__(self, graph: UOp, target: Target, side: Side, config: Config | None = None) -> None:
+        super().__init__(graph, target, config or Config())
+        self.side = side
+        self._guarded: list[Guarded] = []
+
+    def __call__(self, inputs: Mapping[str, Any] | None = None, /) -> Result:
+        """Run once; the results are copies, so that the memory can go."""
+        try:
+            found = super().__call__(inputs)
+            for memory in self._guarded:
+                memory.check()
+            return Result(tuple(v.copy() for v in found.values), {k: v.copy() for k, v in found.buffers.items()})
+        finally:
+            self._guarded.clear()
+
+    def _array(self, m: UOp, inputs: Mapping[str, Any], variables: Mapping[str, int]) -> Any:
+        """What the program would use, moved between guard pages."""
+        array = np.ascontiguousarray(super()._array(m, inputs, variables))
+        memory = Guarded(array.nbytes, self.side)
+        self._guarded.append(memory)
+        memory.data[:] = array.reshape(-1).view(np.uint8)
+        return memory.data.view(array.dtype).reshape(array.shape)

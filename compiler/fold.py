@@ -267,11 +267,11 @@ FOLD: dict[Op, Callable[..., Number | None]] = {
 def encode(x: Number, d: DType) -> int:
     """The bits of a value of `d`, as an unsigned integer; a NaN is the quiet one."""
     if not d.is_float:
-        return int(x) % 2**d.bits
-    top, mantissa = 2**d.exp_bits - 1, d.man_bits
+        return int(x) & ((1 << d.bits) - 1)
+    top, mantissa = (1 << d.exp_bits) - 1, d.man_bits
     sign = int(math.copysign(1.0, x) < 0) << (d.bits - 1)
     if x != x:
-        return sign | (top << mantissa) | (2**mantissa - 1 if not d.has_inf else 1 << (mantissa - 1))
+        return sign | (top << mantissa) | ((1 << mantissa) - 1 if not d.has_inf else 1 << (mantissa - 1))
     if math.isinf(x):
         return sign | (top << mantissa)
     m, least = Fraction(abs(x)), 1 - (2 ** (d.exp_bits - 1) - 1)

@@ -21,7 +21,22 @@ Kernel = Callable[[Sequence[int], Sequence[int]], None]
 PLAIN_DTYPES: frozenset[DType] = frozenset({dt.bool_, *dt.INTS, dt.float32, dt.float64})
 PLAIN_OPS: frozenset[Op] = (
     frozenset({Op.PARAM, Op.CONST, Op.BUFFER, Op.RANGE, Op.END, Op.INDEX, Op.STACK, Op.LOAD, Op.STORE, Op.AFTER, Op.GROUP, Op.SINK})
-    | {Op.CAST, Op.BITCAST, Op.TRUNC, Op.NOT, Op.WHERE, Op.ADD, Op.MUL, Op.MAX, Op.SUB, Op.NEG, Op.DIV, Op.RECIP, Op.SQRT, Op.MULACC}
+    | {
+        Op.CAST,
+        Op.BITCAST,
+        Op.TRUNC,
+        Op.NOT,
+        Op.WHERE,
+        Op.ADD,
+        Op.MUL,
+        Op.MAX,
+        Op.SUB,
+        Op.NEG,
+        Op.DIV,
+        Op.RECIP,
+        Op.SQRT,
+        Op.MULACC,
+    }
     | {Op.IDIV, Op.MOD, Op.LINEAR}
     | SHIFT
     | BITWISE

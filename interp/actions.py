@@ -192,7 +192,7 @@ def _load(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     fetched = memory.fetch(cell, gate)
     access = Access(m.tick(), u, cell, gate)
     scope.own[u] = 1 << access.bit
-    memory.record_read(cell.storage, access.bit, access, lambda: m.mask_of(scope, u) & ~(1 << access.bit))
+    memory.record_read(cell.storage, access.bit, access, m.mask_of(scope, u) & ~(1 << access.bit))
     return np.where(gate, fetched, alt)
 
 

@@ -20,7 +20,13 @@ from uops.spec.node import UOp
 WHOLE: dict[DType, tuple[Any, Any]] = {d: (d.min, d.max) for d in NUMPY}
 _FLOATS = frozenset(dt.FLOATS)
 _SMALL = frozenset(SMALL)
-_BOOL, _INDEX = dt.bool_, dt.index
+_INDEX = dt.index
+#: Up to this many elements a loop is faster than two reductions.
+_FEW = 24
+_fmin: Any = np.fmin.reduce
+_fmax: Any = np.fmax.reduce
+_min: Any = np.minimum.reduce
+_max: Any = np.maximum.reduce
 
 
 class Sizes(Protocol):
@@ -45,18 +51,23 @@ def check_bounds(u: UOp, d: DType, v: Array, bounds: tuple[Any, Any] | None) -> 
     if bounds is None:
         unsound(u, "min_max", "bounds", None)
     lo, hi = bounds
-    if v.ndim == 0:
-        least = most = float(v) if d in _FLOATS else v.item()
-    elif v.size == 0:
+    if d in _SMALL:
+        v = v.astype(np.float32)
+    if not v.ndim:
+        x = v.item()
+        if x < lo or x > hi:
+            unsound(u, "min_max", bounds, x)
         return
-    elif d is _BOOL:
-        least, most = bool(v.all()), bool(v.any())
-    elif d in _FLOATS:
-        wide = v.astype(np.float32) if d in _SMALL else v
-        least, most = float(np.fmin.reduce(wide, None)), float(np.fmax.reduce(wide, None))
+    if v.size <= _FEW:
+        for x in v.ravel().tolist():
+            if x < lo or x > hi:  # never for NaN
+                unsound(u, "min_max", bounds, x)
+        return
+    if d in _FLOATS:
+        least, most = _fmin(v, None).item(), _fmax(v, None).item()  # NaN where every element is
     else:
-        least, most = int(np.minimum.reduce(v, None)), int(np.maximum.reduce(v, None))
-    if least < lo or most > hi:  # false for NaN, which is what is left when every element is NaN
+        least, most = _min(v, None), _max(v, None)
+    if least < lo or most > hi:
         unsound(u, "min_max", bounds, (least, most))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from uops.interp.storage import NUMPY, OBJECT, Array, settle
-from uops.spec.dtypes import DType, Kind
+from uops.spec.dtypes import DType
 from uops.spec.errors import Trap, Unsupported
 
 _TOP = 1 << 63
@@ -130,18 +130,12 @@ def shr(a: Array, b: Array) -> Any:
 
 
 def shift_machine(ufunc: np.ufunc, d: DType) -> Callable[[Array, Array], Any]:
-    """The count is read as unsigned, in its own width; at or beyond the width gives 0 or the sign fill (R06, R07)."""
+    """The count is read as unsigned, in its own width; at or beyond the width gives 0 or the sign fill (R06, R07).
+
+    That is what NumPy does with a count of the same dtype; another one is first brought into that dtype, capped at the width.
+    """
     target, bits = NUMPY[d], d.bits
-    beyond_is_sign = ufunc is np.right_shift and d.kind is Kind.INT
-    at_most = bits - 1 if beyond_is_sign else bits
-
-    def shift(a: Array, b: Array) -> Any:
-        counts = unsigned_counts(b, at_most)
-        if beyond_is_sign or not (counts == bits).any():
-            return ufunc(a, counts.astype(target))
-        return np.where(counts == bits, target.type(0), ufunc(a, np.where(counts == bits, 0, counts).astype(target)))
-
-    return shift
+    return lambda a, b: ufunc(a, b if b.dtype is target else unsigned_counts(b, bits).astype(target))
 
 
 def unsigned_counts(b: Array, cap: int) -> Array:
@@ -150,8 +144,3 @@ def unsigned_counts(b: Array, cap: int) -> Array:
         return _counts(b, cap)
     counts: Array = np.asarray(np.minimum(b.view(f"u{b.dtype.itemsize}"), cap))
     return counts
-
-
-def index_counts(kernel: Callable[[Array, Array], Any]) -> Callable[[Array, Array], Any]:
-    """A machine shift by an index count."""
-    return lambda a, b: kernel(a, _counts(b, 1 << 20))

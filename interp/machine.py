@@ -23,6 +23,7 @@ from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 _ndarray = np.ndarray
+_BUFFER = Op.BUFFER  # a member is slow to reach through its class
 _COUNT = max(op.value for op in Op) + 1
 _KERNELS: list[Any] = [None] * _COUNT
 _ACTIONS: list[Action] = [foreign] * _COUNT
@@ -44,6 +45,12 @@ class Machine:
         self.frames: list[tuple[Scope, list[UOp]]] = []
         self.storages: dict[UOp, Storage] = {}
         self.clock = 0
+
+    def close(self) -> None:
+        """Break the cycles between scopes and references, so that a run leaves nothing to the garbage collector."""
+        for scope in self.scopes:
+            scope.cells.clear()
+            scope.inner.clear()
 
     # Evaluation
 
@@ -77,8 +84,17 @@ class Machine:
             try:
                 kernels = _KERNELS[number]
                 if kernels is not None:
-                    values = [c if (c := cells[s]).__class__ is _ndarray else self.read(c) for s in sources]
-                    cell = kernels[sources[0].dtype](*values)
+                    first = sources[0]
+                    kernel, a = kernels[first.dtype], cells[first]
+                    if a.__class__ is not _ndarray:
+                        a = self.read(a)
+                    if len(sources) == 1:
+                        cell = kernel(a)
+                    else:
+                        b = cells[sources[1]]
+                        if b.__class__ is not _ndarray:
+                            b = self.read(b)
+                        cell = kernel(a, b) if len(sources) == 2 else kernel(a, b, *[self.read(cells[s]) for s in sources[2:]])
                 else:
                     cell = _ACTIONS[number](self, scope, u, sources)
                     if cell is WAIT:
@@ -119,10 +135,11 @@ class Machine:
         return cell.value  # type: ignore[no-any-return]
 
     def _load(self, ref: Ref) -> None:
-        value = memory.fetch(ref)
+        storage = ref.storage
+        value = storage.data if ref.parent is None and storage.ready is None else memory.fetch(ref)
         bit = ref.bit = self.clock
         self.clock = bit + 1
-        memory.record_read(ref.storage, bit, ref, lambda: self.mask_of(ref.scope, ref.node))
+        memory.record_read(storage, bit, ref, self.mask_of(ref.scope, ref.node) if storage.write_bits else 0)
         if self.check:
             check_value(ref.node, value, self, ref.scope)
         ref.value = value
@@ -173,18 +190,22 @@ class Machine:
         """The memory of a Buffer or free Param, filled from the inputs."""
         found = self.storages.get(u)
         if found is None:
-            a = u.arg
-            key = f"b{a.unique}" if u.op is Op.BUFFER else f"p{a.slot}"
-            shape = self.shape(self.root, u)
-            if key in self.inputs:
-                found = Storage(key, validated(key, self.inputs[key], a.dtype, shape), None)
-            elif u.op is Op.BUFFER:
-                data = np.zeros(shape, NUMPY[a.dtype])
-                found = Storage(key, data, np.zeros(data.nbytes, bool))
-            else:
-                raise SpecError(f"input {key!r} is missing: {a.dtype} of shape {shape}")
-            self.storages[u] = found
+            found = self.storages[u] = self._allocate(u)
         return found
+
+    def _allocate(self, u: UOp) -> Storage:
+        a = u.arg
+        key = f"b{a.unique}" if u.op is _BUFFER else f"p{a.slot}"
+        given = self.inputs.get(key)
+        if given is not None:
+            shape = u.shape
+            if given.__class__ is not _ndarray or given.shape != shape:
+                shape = self.shape(self.root, u)
+            return Storage(key, validated(key, given, a.dtype, shape), None)
+        if u.op is not _BUFFER:
+            raise SpecError(f"input {key!r} is missing: {a.dtype} of shape {self.shape(self.root, u)}")
+        data = np.zeros(u.shape, NUMPY[a.dtype])
+        return Storage(key, data, np.zeros(data.nbytes, bool))
 
 
 def _passes_on(cell: Cell, u: UOp) -> bool:

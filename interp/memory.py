@@ -49,7 +49,21 @@ class Storage:
 class Ref:
     """A reference made by `node` in `scope`. `look` and `place` lead from the parent's elements to its own (None: the same)."""
 
-    __slots__ = ("bit", "look", "node", "parent", "place", "places", "risky", "scope", "seen", "storage", "value", "version")
+    __slots__ = (
+        "bit",
+        "look",
+        "node",
+        "parent",
+        "place",
+        "places",
+        "risky",
+        "scope",
+        "seen",
+        "storage",
+        "value",
+        "version",
+        "whole",
+    )
 
     def __init__(
         self,
@@ -67,6 +81,7 @@ class Ref:
         self.look = look
         self.place = place
         self.risky: bool = parent is not None and parent.risky  # an Index on the path is out of bounds
+        self.whole: bool = look is None and (parent is None or parent.whole)  # every element, in the storage's order
         self.value: Array | None = None  # what the implicit Load gave
         self.bit: int | None = None  # the number of that access
         self.seen: Array | None = None
@@ -118,7 +133,9 @@ def _moved_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref:
     def step(x: Array) -> Array:
         return move(u, x, more)
 
-    return Ref(parent.storage, scope, u, parent, step, step)
+    ref = Ref(parent.storage, scope, u, parent, step, step)
+    ref.whole = parent.whole and u.op is Op.RESHAPE
+    return ref
 
 
 def _index_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref:
@@ -128,6 +145,11 @@ def _index_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref:
     if not any(b.any() for b in bad):
         at = outer(more)
         return Ref(parent.storage, scope, u, parent, lambda x: np.asarray(x[at]), lambda x: np.asarray(x[at]))
+    return _gated_view(u, parent, more, bad, scope)
+
+
+def _gated_view(u: UOp, parent: Ref, more: list[Array], bad: list[Array], scope: Any) -> Ref:
+    """An Index with elements out of bounds, which only a gate may keep from being accessed."""
     safe = outer([np.where(b, 0, i) for b, i in zip(bad, more)])
     outside = np.zeros((), bool)
     for b in outer([b.astype(np.int64) for b in bad]):
@@ -270,6 +292,10 @@ def fetch(ref: Ref, live: Array | None = None) -> Array:
 def write(ref: Ref, value: Array, live: Array | None) -> None:
     """Replace the storage's data by a copy with `value` in the elements of `ref` that are `live`."""
     storage = ref.storage
+    storage.version += 1
+    if ref.whole and live is None:
+        storage.data, storage.ready = value.reshape(storage.data.shape), None
+        return
     at = touched(ref, live)
     data = storage.data.copy(order="C")
     if live is not None:
@@ -282,24 +308,21 @@ def write(ref: Ref, value: Array, live: Array | None) -> None:
         ready[at] = True
         storage.ready = None if ready.all() else ready
     storage.data = data
-    storage.version += 1
 
 
 # Order
 
 
-def record_read(storage: Storage, bit: int, access: Ref | Access, before: Callable[[], int]) -> None:
-    """Log read number `bit`; a Trap when it races with a write (R55). `before` gives the accesses that happen before it."""
-    if storage.write_bits:
-        _no_race(storage, access, storage.writes, storage.write_bits & ~before())
+def record_read(storage: Storage, bit: int, access: Ref | Access, before: int) -> None:
+    """Log read number `bit`; a Trap when it races with a write (R55). `before` is the set of accesses that happen before it."""
+    _no_race(storage, access, storage.writes, storage.write_bits & ~before)
     storage.reads.append(access)
     storage.read_bits |= 1 << bit
 
 
 def record_write(storage: Storage, access: Access, before: int) -> None:
     """Log a write; a Trap when it races with a read or a write, or writes an element twice (R55)."""
-    at = touched(access.ref, access.live)
-    if np.count_nonzero(access.span()) != at.size:
+    if not access.ref.whole and np.count_nonzero(access.span()) != touched(access.ref, access.live).size:
         raise Trap(f"{describe(access.node)} writes an element of {storage.key} twice: its target is no injective view (R51, R55)")
     _no_race(storage, access, storage.writes, storage.write_bits & ~before)
     _no_race(storage, access, storage.reads, storage.read_bits & ~before)

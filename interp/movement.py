@@ -7,7 +7,9 @@ the byte positions of a reference (`memory`), so an op is defined once for value
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +23,7 @@ Move = Callable[[UOp, Array, Sequence[Array]], Array]
 
 # An Enum member is slow to reach through its class.
 _STACK, _CONST = Op.STACK, Op.CONST
+_NOT_BAD, _BAD = np.array(False), np.array(True)
 _ALL, _REVERSED = slice(None), slice(None, None, -1)
 #: An Expand beyond this many elements stays a view of its source.
 _LARGE = 1 << 16
@@ -66,9 +69,9 @@ def reshape(u: UOp, x: Array, more: Sequence[Array]) -> Array:
 
 def expand(u: UOp, x: Array, more: Sequence[Array]) -> Array:
     sizes = extents(u.src[1], iter(more))
-    if len(sizes) != x.ndim or any(a not in (1, b) for a, b in zip(x.shape, sizes)):
+    if len(sizes) != x.ndim or any(a != b and a != 1 for a, b in zip(x.shape, sizes)):
         raise _broken(u, "EXPAND.C1", f"{x.shape} does not expand to {sizes}")
-    if x.size and np.prod(sizes, dtype=object) > _LARGE:
+    if math.prod(sizes) > _LARGE:
         return np.broadcast_to(x, sizes)
     out: Array = np.empty(sizes, x.dtype)
     out[...] = x
@@ -96,13 +99,17 @@ def shrink(u: UOp, x: Array, more: Sequence[Array]) -> Array:
 
 def out_of_bounds(i: Array, n: int) -> Array:
     """Which positions an axis of n elements does not have; a negative one is out of bounds (R45)."""
+    if not i.ndim:
+        return _NOT_BAD if 0 <= i.item() < n else _BAD
     bad: Array = np.asarray((i < 0) | (i >= n), bool)
     return bad
 
 
-def outer(indices: Sequence[Array]) -> tuple[Array, ...]:
+def outer(indices: Sequence[Array]) -> tuple[Any, ...]:
     """Index vectors of rank 0 and 1, shaped so that NumPy combines them as an outer product (R45)."""
-    rank = sum(i.ndim for i in indices)
+    rank = sum([i.ndim for i in indices])
+    if not rank:
+        return tuple([int(i) for i in indices])
     found, axis = [], 0
     for i in indices:
         if i.ndim:
@@ -125,7 +132,8 @@ def _example(i: Array, n: int) -> int:
 
 
 def stack(u: UOp, x: Array, more: Sequence[Array]) -> Array:
-    out: Array = np.empty((1 + len(more), *x.shape), np.result_type(x, *more) if u.dtype is dt.index else x.dtype)
+    dtype = x.dtype if x.dtype != np.int64 or u.dtype is dt.int64 else np.result_type(x, *more)  # index may need objects
+    out: Array = np.empty((1 + len(more), *x.shape), dtype)
     out[0] = x
     for k, y in enumerate(more, 1):
         if y.shape != x.shape:

@@ -9,13 +9,14 @@ to float32, float32 to each narrow float, 64-bit integers to float32 and float64
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from uops.interp.storage import NUMPY, OBJECT, Array, settle
+from uops.interp.storage import BITS, NUMPY, OBJECT, Array, settle
 from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind
+from uops.spec.dtypes import DType
 from uops.spec.errors import Trap
 
 Convert = Callable[[Array], Array]
@@ -39,6 +40,18 @@ def odd32(x: Array) -> Array:
     if not off.any():
         return near
     return to_odd(near, off, np.abs(x) > np.abs(back), np.int32)
+
+
+_ZERO = f64(0)  # not a Python float, which would not widen float32
+_DROPPED = (1 << 29) - 1  # the bits of a float64's significand that a float32's has not
+
+
+def sticky32(x: Array) -> Array:
+    """float64 to float32 for a target whose results lie in float32's normal range: cut off, with a sticky last bit. Cheaper than
+    `odd32`, and the same but where the result is subnormal in float32."""
+    b = x.view(np.int64)
+    cut = (b | ((b & _DROPPED) + _DROPPED)) & ~_DROPPED
+    return np.asarray(cut).view(f64).astype(f32)
 
 
 def odd64(a: Array) -> Array:
@@ -67,12 +80,8 @@ def narrow64(d: DType) -> Convert:
         return _same
     if d is dt.float32:
         return _plain(d)
-    target = NUMPY[d]
-    return lambda x: odd32(x).astype(target)
-
-
-def _from_float32(d: DType) -> Convert:
-    return _same if d is dt.float32 else _plain(d)
+    target, first = NUMPY[d], odd32 if d is dt.bfloat16 else sticky32
+    return lambda x: first(x).astype(target)
 
 
 # To float
@@ -86,8 +95,8 @@ def _int_to_float(s: DType, d: DType) -> Convert:
     if s.bits <= 16:
         return lambda x: x.astype(f32).astype(target)
     if s.bits <= 32:
-        return lambda x: odd32(x.astype(f64)).astype(target)
-    return lambda x: odd32(odd64(x)).astype(target)
+        return lambda x: sticky32(x.astype(f64)).astype(target)
+    return lambda x: sticky32(odd64(x)).astype(target)
 
 
 def _float_to_float(s: DType, d: DType) -> Convert:
@@ -95,10 +104,9 @@ def _float_to_float(s: DType, d: DType) -> Convert:
         return _same
     if s is dt.float64:
         return narrow64(d)
-    target = NUMPY[d]
     if s is dt.float32 or d in (dt.float32, dt.float64):
         return _plain(d)
-    return lambda x: x.astype(f32).astype(target)
+    return _tabulated(s, _plain(d))
 
 
 def _index_to_float(d: DType) -> Convert:
@@ -129,17 +137,27 @@ def _wide_float(n: int, d: DType) -> float:
 
 def _float_to_int(s: DType, d: DType) -> Convert:
     """Truncate toward zero, saturate, NaN gives 0 (R15)."""
-    target, lo = NUMPY[d], float(d.min)
-    top = 2.0 ** (d.bits - (d.kind is Kind.INT))  # hi + 1, exact; hi itself is not representable for 64 bits
+    if d.bits == 64:
+        return _float_to_int64(d)
+    target, lo, hi = NUMPY[d], float(d.min), float(d.max)
 
     def convert(x: Array) -> Array:
-        wide = x if s is dt.float64 else x.astype(f64)
-        inside: Array = np.where((wide > lo - 1 if d.bits < 64 else wide >= lo) & (wide < top), wide, 0.0)
-        whole = inside.astype(target)
-        if not (wide < top).all():
-            whole = np.where(wide >= top, target.type(d.max), whole)
-        if not (wide >= lo).all():
-            whole = np.where(wide <= lo, target.type(d.min), whole)
+        wide = np.where(x == x, x, _ZERO)
+        return np.asarray(np.minimum(np.maximum(wide, lo), hi)).astype(target)
+
+    return convert
+
+
+def _float_to_int64(d: DType) -> Convert:
+    """The greatest 64-bit integers are not float64 values, so they are put in where x is beyond."""
+    target, lo = NUMPY[d], float(d.min)
+    top = 2.0 ** (64 - d.is_signed)
+
+    def convert(x: Array) -> Array:
+        wide = x.astype(f64)
+        whole: Array = np.where((wide >= lo) & (wide < top), wide, 0.0).astype(target)
+        if not (np.abs(wide) < 2.0**63).all():
+            whole = np.where(wide >= top, target.type(d.max), np.where(wide < lo, target.type(d.min), whole))
         return whole
 
     return convert
@@ -177,23 +195,48 @@ def _nonzero(x: Array) -> Array:
     return r
 
 
-def _small_nonzero(x: Array) -> Array:
-    return _nonzero(x.astype(f32))
+def _tabulated(s: DType, convert: Convert) -> Convert:
+    """A conversion from a float of up to 16 bits, looked up in a table of all its bit patterns that is made on first use."""
+    bits = BITS[s]
+
+    @cache
+    def table() -> Array:
+        with np.errstate(all="ignore"):
+            return convert(np.arange(1 << s.bits, dtype=bits).view(NUMPY[s]).astype(f32))
+
+    return lambda x: np.asarray(table()[x.view(bits)])
+
+
+def _from_float(s: DType, d: DType) -> Convert:
+    if d.is_float:
+        return _float_to_float(s, d)
+    if d is dt.index:
+        return _float_to_index
+    convert = _nonzero if d is dt.bool_ else _float_to_int(s, d)
+    return _tabulated(s, convert) if s.bits <= 16 else convert
+
+
+def _from_integer(s: DType, d: DType) -> Convert:
+    if d.is_float:
+        return _index_to_float(d) if s is dt.index else _int_to_float(s, d)
+    if d is dt.index:
+        return _uint64_to_index if s is dt.uint64 else _plain(d)
+    if d is dt.bool_:
+        return _nonzero
+    return _index_to_int(d) if s is dt.index else _plain(d)
+
+
+def _from_bool(d: DType) -> Convert:
+    target = NUMPY[d]
+    return (lambda x: x.astype(f32).astype(target)) if d.is_float else _plain(d)
 
 
 def _cast(s: DType, d: DType) -> Convert:
     if s is d:
         return _same
-    if d is dt.bool_:
-        return _small_nonzero if s.is_float and s.bits <= 16 else _nonzero
     if s is dt.bool_:
-        target = NUMPY[d]
-        return (lambda x: x.astype(f32).astype(target)) if d.is_float else _plain(d)
-    if d.is_float:
-        return _float_to_float(s, d) if s.is_float else _index_to_float(d) if s is dt.index else _int_to_float(s, d)
-    if d is dt.index:
-        return _float_to_index if s.is_float else _uint64_to_index if s is dt.uint64 else _plain(d)
-    return _float_to_int(s, d) if s.is_float else _index_to_int(d) if s is dt.index else _plain(d)
+        return _from_bool(d)
+    return _from_float(s, d) if s.is_float else _from_integer(s, d)
 
 
 VALUED = (*dt.STORABLE, dt.index)

@@ -40,6 +40,7 @@ def run(root: UOp, inputs: Mapping[str, Any], *, check: bool = True, trace: Trac
         finally:
             if trace is not None:
                 _report(machine, trace)
+            machine.close()
     written = {s.key: s.data for s in machine.storages.values() if s.writes}
     return Result(values, written)
 
@@ -64,7 +65,9 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dic
     with np.errstate(**_QUIET):
         for cell in _results(machine, root):
             machine.read(cell)
-    return {u: v for u, v in _values(machine.root) if v is not None}
+    found = {u: v for u, v in _values(machine.root) if v is not None}
+    machine.close()
+    return found
 
 
 def executed(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> frozenset[Op]:

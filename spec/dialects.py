@@ -116,7 +116,6 @@ def _kernel(effects: frozenset[Op], types: frozenset[AxisType]) -> Iterable[Form
     yield f.LOADED
     yield f.BOOL_CONDITION
     yield f.axis_types(types)
-    yield f.NO_OPEN_RANGE
 
 
 _LINEAR_FORMS = (f.IN_ORDER, f.NESTED, f.SINGLE_END)
@@ -130,16 +129,16 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
           f.SAME_ARGUMENTS, f.BOUND_PARAM),
     _spec(Dialect.KERNEL, LAUNCH_OPS, KERNEL_OPS,
           *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_EFFECTS, frozenset({AxisType.LOOP, AxisType.REDUCE})),
-          f.ARGUMENT_DTYPES, f.SCALAR_VALUES, f.STACK_IS_SHAPE, f.CLOSES_ITS_KIND),
+          f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALAR_VALUES, f.STACK_IS_SHAPE, f.CLOSES_ITS_KIND),
     _spec(Dialect.SCHEDULED, LAUNCH_OPS, SCHEDULED_OPS,
           *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_EFFECTS, _ALL_TYPES),
-          f.ARGUMENT_DTYPES, f.SCALAR_VALUES, f.STACK_IS_SHAPE, f.KERNEL_BUFFER),
+          f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.SCALAR_VALUES, f.STACK_IS_SHAPE, f.KERNEL_BUFFER),
     _spec(Dialect.EXPANDED, LAUNCH_OPS, EXPANDED_OPS,
           *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_EFFECTS, _ALL_TYPES - _UNEXPANDED),
-          f.ARGUMENT_DTYPES, f.EQUAL_SHAPES, f.KERNEL_BUFFER),
+          f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.EQUAL_SHAPES, f.KERNEL_BUFFER),
     _spec(Dialect.SELECTED, LAUNCH_OPS, SELECTED_OPS,
           *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_LATE_EFFECTS, _ALL_TYPES - _UNEXPANDED),
-          f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET),
+          f.NO_OPEN_RANGE, f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET),
     _spec(Dialect.LINEAR, LAUNCH_OPS, LINEAR_OPS,
           *_launch(_LAUNCH_ARGS, Op.LINEAR), *_kernel(_LATE_EFFECTS, _ALL_TYPES - _UNEXPANDED),
           f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET, *_LINEAR_FORMS),

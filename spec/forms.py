@@ -195,7 +195,7 @@ ADDRESS = _form(
 
 #: Position 0 of these takes a reference; After, Group and the like pass anything on.
 _TAKES_REFERENCE = frozenset({Op.INDEX, Op.LOAD, Op.STORE, Op.ATOMICADD, Op.AFTER})
-_VALUE_OPS = ALU | {Op.REDUCE, Op.STORE, Op.LOAD, Op.INDEX, Op.ATOMICADD, Op.STACK, Op.WMMA, Op.IF, Op.BITCAST, Op.EXPAND}
+_VALUE_OPS = ALU | {Op.REDUCE, Op.STORE, Op.LOAD, Op.INDEX, Op.ATOMICADD, Op.STACK, Op.WMMA, Op.IF, Op.EXPAND, Op.PAD}
 
 
 def _loaded(u: UOp, ctx: Context) -> str | None:
@@ -252,12 +252,12 @@ STACK_SPELLS_SHAPE = _form(
 
 
 def _closes_its_kind(u: UOp, ctx: Context) -> str | None:
-    needed = AxisType.LOOP if u.op is Op.END else AxisType.REDUCE
-    wrong = next((r for r in closed_by(u) if r.arg.type is not needed), None)
+    other = AxisType.REDUCE if u.op is Op.END else AxisType.LOOP
+    wrong = next((r for r in closed_by(u) if r.arg.type is other), None)
     return None if wrong is None else f"axis {wrong.arg.axis_id} is {wrong.arg.type.name}"
 
 
-CLOSES_ITS_KIND = _form(Where.BODY, frozenset({Op.END, Op.REDUCE}), "End closes LOOP, Reduce closes REDUCE", _closes_its_kind)
+CLOSES_ITS_KIND = _form(Where.BODY, frozenset({Op.END, Op.REDUCE}), "End closes no REDUCE, Reduce no LOOP", _closes_its_kind)
 
 
 def _kernel_buffer(u: UOp, ctx: Context) -> str | None:
@@ -287,8 +287,20 @@ NO_INDEX_ARITHMETIC = _form(
 )
 
 
+INDEX_BOUNDS = _form(
+    Where.BODY,
+    Op.RANGE,
+    "the bound is an index",
+    lambda u, ctx: None if u.src[0].dtype is dt.index else f"got {u.src[0].dtype}",
+    "R87",
+)
+
+#: No instructions: what holds the others together.
+_STRUCTURE = frozenset({Op.LINEAR, Op.PROGRAM, Op.SOURCE, Op.BINARY, Op.SINK, Op.GROUP, Op.AFTER, Op.STACK})
+
+
 def _target(u: UOp, ctx: Context) -> str | None:
-    if ctx.target is None or u in ctx.sizes:
+    if ctx.target is None or u.op in _STRUCTURE or u in ctx.sizes:
         return None
     if u.op not in ctx.target.ops:
         return f"{ctx.target.name} has no {u.op.name.lower()}"

@@ -67,7 +67,7 @@ class Scope:
         """Range -> the nodes that close it."""
         found: dict[UOp, list[UOp]] = {}
         for u in self.nodes:
-            for r in closed_by(u):
+            for r in dict.fromkeys(closed_by(u)):
                 found.setdefault(r, []).append(u)
         return found
 

@@ -56,7 +56,7 @@ def line(u: UOp, names: dict[UOp, str]) -> str:
     """One node's line; also of an ill-formed node, for messages."""
     items = [_operand(s, names) for s in u.src]
     fields, dtype = _fields(u)
-    if u.op is Op.CONST and fields:
+    if u.op is Op.CONST and "value" in fields:
         items.append(fields.pop("value"))
     items += [f"{k}={v}" for k, v in fields.items()]
     if u.tag is not None:
@@ -106,7 +106,7 @@ def _fields(u: UOp) -> tuple[dict[str, str], str | None]:
     dtype = found.pop("dtype", None)
     if not found and dtype is None:  # an arg all of whose fields are default still differs from no arg
         found = {f.name: getattr(u.arg, f.name) for f in FIELDS[type(u.arg)][:1]} if u.op in ARG_OPTIONAL else {}
-    return {k: _value(v) for k, v in found.items()}, dtype.short if dtype is not None else None
+    return {k: _value(v) for k, v in found.items()}, _value(dtype) if dtype is not None else None
 
 
 def _value(v: Any) -> str:

@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests neither read what an earlier run compiled nor write into the user's folders; processes they start inherit this."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("UOPS_CACHE", str(tmp_path_factory.mktemp("objects")))
+        patch.setenv("UOPS_CACHE_DIR", str(tmp_path_factory.mktemp("objects")))
         yield
 
 

@@ -12,14 +12,14 @@ class LlvmBackend(CompilerBackend):
 
     name = "llvm"
 
-    def __init__(self, tier: str = "full", guard: bool = False) -> None:
+    def __init__(self, tier: str = "full", guard: bool | str = False) -> None:
         if tier.upper() not in Tier.__members__:
             raise ValueError(f"no tier is called {tier!r}; known: {', '.join(t.name.lower() for t in Tier)}")
-        self.target = LlvmTarget(Tier[tier.upper()])
-        super().__init__(self.target, guard=guard)
+        self._llvm = LlvmTarget(Tier[tier.upper()])
+        super().__init__(self._llvm, guard=guard)
 
     def version(self) -> str:
-        return self.target.version()
+        return self._llvm.version()
 
     def capabilities(self) -> Capabilities:
         """Every dtype: the narrow floats are computed by integers and float32."""

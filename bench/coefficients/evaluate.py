@@ -1,7 +1,8 @@
 """Run an elementwise graph of primitive ops over arrays, compiled with llvmlite: fast enough for every float32.
 
-This is a second, independent lowering used to judge the decompositions: one scalar LLVM instruction or intrinsic per node, a loop around them, the
-optimiser's vectoriser on top. Only float32, float64, bool and the machine integers occur; a Cast from float to integer must be in range.
+This is a second, independent lowering used to judge the decompositions: one scalar LLVM instruction or intrinsic per node, a loop
+around them, the optimiser's vectoriser on top. Only float32, float64, bool and the machine integers occur; a Cast from float to
+integer must be in range.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import llvmlite.binding as llvm
 import llvmlite.ir as ir
 import numpy as np
+
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind
 from uops.spec.node import UOp, toposort

@@ -1,7 +1,8 @@
 """Minimax fits with machine-number coefficients: the exchange algorithm on a dense grid, in multiple precision.
 
-`fit` finds the coefficients c that minimise max |w(x) * (f(x) - sum c_k * phi_k(x))| over Chebyshev-spaced points. `fit_rounded` rounds the
-coefficients one by one, the most significant first, and fits the others again, so that later ones absorb the rounding of earlier ones.
+`fit` finds the coefficients c that minimise max |w(x) * (f(x) - sum c_k * phi_k(x))| over Chebyshev-spaced points. `fit_rounded`
+rounds the coefficients one by one, the most significant first, and fits the others again, so that later ones absorb the rounding
+of earlier ones.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ def exchange(target: list[Real], columns: list[list[Real]], rounds: int = 60) ->
 
 
 def _one_sign(target: list[Real], columns: list[list[Real]]) -> tuple[list[Real], list[list[Real]]]:
-    """The rows negated where the first column is negative: with x^k as the first basis function the error alternates up to its sign."""
+    """The rows negated where the first column is negative: with x^k as the first basis function the error alternates up to its
+    sign."""
     flip = [c < 0 for c in columns[0]]
     return _negate(target, flip), [_negate(c, flip) for c in columns]
 
@@ -119,8 +121,8 @@ def least_squares(target: list[Real], columns: list[list[Real]]) -> list[Real]:
 def fit_rounded(p: Problem, rounding: Sequence[Rounding]) -> tuple[list[Real], Real]:
     """Coefficients each rounded by its own `rounding`, and the weighted error that they reach on the grid.
 
-    The minimax polynomial is found first. The refits after each rounding follow it in least squares: where the free terms vanish, the
-    rounding error of the fixed ones stays, so that these problems have no alternating solution.
+    The minimax polynomial is found first. The refits after each rounding follow it in least squares: where the free terms vanish,
+    the rounding error of the fixed ones stays, so that these problems have no alternating solution.
     """
     g = sample(p)
     exact, _ = exchange(g.target, g.columns)

@@ -1,8 +1,9 @@
 """A typed expression over UOps, for writing numerical code as graphs.
 
-`E` holds a node with its dtype and shape, so that constants get the operand's dtype and shape without deriving either again. Operators build
-primitive nodes: `+ - * / & | ^ << >>`, `<` and `fma`. Nothing is checked or simplified here: the verifier judges, and identical
-subexpressions are one node by interning. A Python number beside an `E` is a constant of its dtype, replicated to its shape by Stack.
+`E` holds a node with its dtype and shape, so that constants get the operand's dtype and shape without deriving either again.
+Operators build primitive nodes: `+ - * / & | ^ << >>`, `<` and `fma`. Nothing is checked or simplified here: the verifier judges,
+and identical subexpressions are one node by interning. A Python number beside an `E` is a constant of its dtype, replicated to
+its shape by Stack.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Conversions of R15 as graphs that never convert a number out of range.
 
-`lower_cast` is the one entry: it converts a lowered value, in which a small float that the target lacks is the unsigned integer of its bits.
+`lower_cast` is the one entry: it converts a lowered value, in which a small float that the target lacks is the unsigned integer
+of its bits.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ def storage(d: DType, native: frozenset[DType] = NATIVE) -> DType:
 def lower_cast(value: UOp, src: DType, dst: DType, native: frozenset[DType] = NATIVE) -> UOp:
     """The Cast from `src` to `dst` (R15) of a lowered `value`, as a lowered value.
 
-    A small float outside `native` is the unsigned integer of its bits on both sides; one inside is a float of the graph, whose Casts to and
-    from float32 are left as nodes. What is left of other Casts: between float32 and float64, from integers to those, between integers, and from
-    those floats to int32, uint32, int64 and uint64, always in range.
+    A small float outside `native` is the unsigned integer of its bits on both sides; one inside is a float of the graph, whose
+    Casts to and from float32 are left as nodes. What is left of other Casts: between float32 and float64, from integers to those,
+    between integers, and from those floats to int32, uint32, int64 and uint64, always in range.
     """
     return cast(E.of(value), src, dst, native).u
 
@@ -72,7 +73,8 @@ def _from_integer(x: E, dst: DType, native: frozenset[DType]) -> E:
 def _exact(x: E, dst: DType) -> E:
     """Integers as a float that rounds to `dst` as they do.
 
-    float16 and fp8 overflow long before float32 rounds an integer, so that a float32 serves; for bfloat16 wide integers are first rounded to odd.
+    float16 and fp8 overflow long before float32 rounds an integer, so that a float32 serves; for bfloat16 wide integers are first
+    rounded to odd.
     """
     if dst is not dt.bfloat16 or x.dtype.bits <= 16:
         return x.cast(dt.float32)
@@ -80,8 +82,11 @@ def _exact(x: E, dst: DType) -> E:
 
 
 def integer_to_odd(x: E, dst: DType) -> E:
-    """A 32-bit integer as float32 or a 64-bit one as float64, rounded to odd: a second rounding, to at most dst's precision less two, is then
-    as good as one from the integer."""
+    """A 32-bit integer as float32 or a 64-bit one as float64: exact below 2^24 or 2^53, else rounded to odd.
+
+    The odd rounding drops the 8 or 11 lowest bits, so that at least 16 or 42 significant ones stay: a second rounding to at most
+    two bits fewer is as good as one from the integer.
+    """
     drop = x.dtype.bits - dst.man_bits - 1
     low = (1 << drop) - 1
     unsigned = BITS[dst]

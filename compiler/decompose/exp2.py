@@ -1,8 +1,8 @@
 """Exp2 of float32 and float64 as a graph: 2^x = p(r) * 2^n with n = round(x), r = x - n in [-1/2, 1/2].
 
-n is rounded by adding 1.5 * 2^man_bits, whose low bits then hold n + 2 * bias. 2^n is applied as two factors 2^floor(u/2) and 2^ceil(u/2), each
-normal for every n from the clamp, so that a subnormal result is rounded once more only by its last product and overflow gives inf.
-p is 1 + r*q(r): at an integer x, r is 0 and the result exact (R17).
+n is rounded by adding 1.5 * 2^man_bits, whose low bits then hold n + 2 * bias. 2^n is applied as two factors 2^floor(u/2) and
+2^ceil(u/2), each normal for every n from the clamp, so that a subnormal result is rounded once more only by its last product and
+overflow gives inf. p is 1 + r*q(r): at an integer x, r is 0 and the result exact (R17).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Log2 of float32 and float64 as a graph: x = 2^e * m with m in [sqrt(1/2), sqrt(2)), log2(x) = e + f*q(f) with f = m - 1 exact.
 
-e and m come from integer arithmetic on the bits, offset by the bits of sqrt(1/2). A subnormal is first converted from its bits as an integer, which
-scales it by an exact power of two without reading a subnormal operand. The last step is one fma, so that no bits cancel: near 1, e is 0.
+e and m come from integer arithmetic on the bits, offset by the bits of sqrt(1/2). A subnormal is first converted from its bits as
+an integer, which scales it by an exact power of two without reading a subnormal operand. The last step is one fma, so that no
+bits cancel: near 1, e is 0.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def _split32(x: E) -> Split:
 
 
 def _split64(x: E, subnormals: bool) -> Split:
-    """As `_split32`, in unsigned words: few targets shift or convert signed 64-bit lanes, so integers become doubles through their bits."""
+    """As `_split32`, in unsigned words: few targets shift or convert signed 64-bit lanes, so integers become doubles through
+    their bits."""
     one, low, bias = 1 << 52, root_bits(dt.float64), 1075  # the bias makes every exponent positive
     bits, shift = x.bits(), x.const(bias * one - low, dt.uint64)
     if subnormals:

@@ -18,9 +18,10 @@ from uops.spec.ops import Op
 def decompose(u: UOp) -> UOp:
     """A graph of primitive ops over `u.src` with the value of `u` (R16 to R20), or `u` where it is primitive already.
 
-    Takes: one elementwise node; sources of any shape of integers, () or vectors. Gives: for Exp2, Log2, Sin, Pow in float32 and float64, primitive
-    ops of those dtypes, bool and the machine integers. For small floats (float16, bfloat16, fp8) and every arithmetic op or comparison: the same
-    in float32 or float64 between Casts, and primitive but for the Casts, which `casts.lower_cast` lowers. Spec: Elementwise, Decomposed.
+    Takes: one elementwise node; sources of any shape of integers, () or vectors. Gives: for Exp2, Log2, Sin, Pow in float32 and
+    float64, primitive ops of those dtypes, bool and the machine integers. For small floats (float16, bfloat16, fp8) and every
+    arithmetic op or comparison: the same in float32 or float64 between Casts, and primitive but for the Casts, which
+    `casts.lower_cast` lowers. Spec: Elementwise, Decomposed.
     """
     if u.op in SMALL_RULES and u.src[-1].dtype in SMALL:
         return SMALL_RULES[u.op](u)
@@ -30,8 +31,9 @@ def decompose(u: UOp) -> UOp:
 def lower(roots: Sequence[UOp], leaves: Mapping[UOp, UOp], native: frozenset[DType] = NATIVE) -> list[UOp]:
     """`roots` rewritten to primitive ops, a small float outside `native` being the unsigned integer of its bits.
 
-    Takes: elementwise nodes, constants and Stacks over `leaves`, each of which is replaced by its lowered value (dtype `storage(leaf.dtype)`).
-    Gives: one lowered node for each root. Every other source of the graph must be among the leaves if its dtype is lowered.
+    Takes: elementwise nodes, constants and Stacks over `leaves`, each of which is replaced by its lowered value (dtype
+    `storage(leaf.dtype)`). Gives: one lowered node for each root. Every other source of the graph must be among the leaves if its
+    dtype is lowered.
     """
     done: dict[UOp, UOp] = dict(leaves)
     for u in toposort(*roots, gate=lambda n: n not in done):

@@ -1,9 +1,10 @@
 """Small floats as the unsigned integers of their bits: correctly rounded narrowing, and exact widening.
 
-Narrowing (R15, R19): round to nearest even, once, from float32 or float64; subnormals kept; overflow and infinities give inf, in fp8e4m3 NaN; NaN
-gives the quiet NaN. The rounding itself is one float addition: adding a power of two whose last place is the small format's last place at that
-exponent makes the adder round there, for normal and subnormal results alike. float32 to bfloat16 keeps the exponent and rounds in integers.
-No step reads or makes a subnormal of the wide format whose value matters, except bfloat16's own.
+Narrowing (R15, R19): round to nearest even, once, from float32 or float64; subnormals kept; overflow and infinities give inf, in
+fp8e4m3 NaN; NaN gives the quiet NaN. The rounding itself is one float addition: adding a power of two whose last place is the
+small format's last place at that exponent makes the adder round there, for normal and subnormal results alike. float32 to
+bfloat16 keeps the exponent and rounds in integers. No step reads or makes a subnormal of the wide format whose value matters,
+except bfloat16's own.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ def _by_adder(x: E, dst: DType) -> E:
 
 
 def _overflow_bits(src: DType, dst: DType) -> int:
-    """The least magnitude, as bits of `src`, whose code must be replaced. Between max_finite and it the addition rounds right by itself."""
+    """The least magnitude, as bits of `src`, whose code must be replaced. Between max_finite and it the addition rounds right by
+    itself."""
     if dst is dt.fp8e4m3:
         return bits_of(464.0, src) + 1  # 464 is halfway to 480 and goes to the even 448
     return (src.bias + dst.bias + 1) << src.man_bits

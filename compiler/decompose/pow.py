@@ -1,11 +1,11 @@
 """Pow of float32 and float64 as a graph: |x|^y = 2^(y * log2|x|), then the sign, then the special cases of IEEE 754 (R18).
 
-Zeros and infinities of either operand need no cases of their own: log2 of them is an infinity, y is clamped to a size at which any |x| != 1 already
-overflows or underflows, and the clamped exponent gives inf or zero. What remains is 0 * inf (y = 0, answered first), NaN for a finite negative
-base with a non-integral exponent, and the sign.
+Zeros and infinities of either operand need no cases of their own: log2 of them is an infinity, y is clamped to a size at which
+any |x| != 1 already overflows or underflows, and the clamped exponent gives inf or zero. What remains is 0 * inf (y = 0, answered
+first), NaN for a finite negative base with a non-integral exponent, and the sign.
 
-float32 works in float64 with short polynomials (relative error below 2^-27 before the rounding). float64 carries log2|x|, its product with y and
-2^t as unevaluated sums of two doubles.
+float32 works in float64 with short polynomials (relative error below 2^-27 before the rounding). float64 carries log2|x|, its
+product with y and 2^t as unevaluated sums of two doubles.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def _log2_pair(size: E) -> Pair:
 def _exp2_pair(t: E, rest: E) -> E:
     """2^(t + rest) for |t| <= 1100, |rest| < 2^-42, rounded once to 53 bits before it is scaled.
 
-    4t is rounded to n; with w = (t - n/4) * ln 2, |w| <= 0.087, the result is e^w * 2^(n/4). 1 + w + w^2/2 are summed without error.
+    4t is rounded to n; with w = (t - n/4) * ln 2, |w| <= 0.087, the result is e^w * 2^(n/4). 1 + w + w^2/2 are summed without
+    error.
     """
     magic = _MAGIC + 8 * 1023
     shifted = t.fma(4.0, magic)

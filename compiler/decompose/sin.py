@@ -1,10 +1,12 @@
 """Sin of float32 and float64 as a graph, exact argument reduction included.
 
-The result is (-1)^n * sin(r) with r = x - n*pi in [-pi/2, pi/2] and an odd polynomial in r. Every lane pays for the hardest reduction, so the
-reductions are chosen for few operations:
+The result is (-1)^n * sin(r) with r = x - n*pi in [-pi/2, pi/2] and an odd polynomial in r. Every lane pays for the hardest
+reduction, so the reductions are chosen for few operations:
 
-- float32, any x: float64 chunks of 1/(2 pi). A product of x with a 28-bit chunk is exact, whole turns are dropped with Trunc after each chunk.
-- float64, any x: Payne and Hanek in integers. x = M * 2^e; 192 bits of 2^e/(2 pi) are picked from a constant by a tree of Where and a shift,
+- float32, any x: float64 chunks of 1/(2 pi). A product of x with a 28-bit chunk is exact, whole turns are dropped with Trunc
+  after each chunk.
+- float64, any x: Payne and Hanek in integers. x = M * 2^e; 192 bits of 2^e/(2 pi) are picked from a constant by a tree of Where
+  and a shift,
   their product with M modulo one turn is kept to 128 bits.
 - |x| at most `BOUNDED` by its min_max: x - n*pi with pi in two or three doubles.
 """
@@ -49,7 +51,8 @@ def _quotient32(x: E) -> E:
 def _chunks(x: E) -> E:
     """(-1)^n * (x - n*pi) for a float64 `x` that holds a float32; see `TURN_CHUNKS`.
 
-    Each fma is exact where its result is large enough to matter, because x has 24 bits, a chunk 28, and the turn before it is below 1.
+    Each fma is exact where its result is large enough to matter, because x has 24 bits, a chunk 28, and the turn before it is
+    below 1.
     """
     first, *middle, last = k.TURN_CHUNKS
     turn = _fraction(x * first)

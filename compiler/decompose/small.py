@@ -1,16 +1,17 @@
 """Arithmetic on small floats through float32 or float64, with one rounding (R16).
 
-Add, Sub, Mul, Div, Recip, Sqrt through float32: rounding to float32 and again to p bits equals rounding once when float32's 24 bits are at least
-2p + 2 (Figueroa 1995): float16 has p = 11, bfloat16 8, fp8 4 and 3. Where the small result is subnormal it has fewer bits than p and the same
-bound covers it as long as float32 still has its 24, which holds for float16 and fp8. bfloat16 shares float32's exponents, so there float32 rounds
-to a multiple of 2^-149 and bfloat16 to one of 2^-133; a wrong second rounding needs an exact result within 2^-150 of an odd multiple h of 2^-134,
-but not equal to it. A sum is a multiple of 2^-133. A product of two 8-bit significands that is at least 2^-134 is a multiple of 2^-149. For a
-quotient a/b near h with a = A * 2^i, b = B * 2^j, A and B below 2^8, the distance |a - h*b| / b is a multiple of 2^min(i, j - 134) over b: at
-least 2^-142 if j - 134 <= i, and else 2^(i - j) / B with 2^(i - j) about h*B/A > 2^-142, hence at least 2^-141 and over B more than 2^-149. A
-square root of a bfloat16 is never subnormal. Results below 2^-134 round to zero either way.
+Add, Sub, Mul, Div, Recip, Sqrt through float32: rounding to float32 and again to p bits equals rounding once when float32's 24
+bits are at least 2p + 2 (Figueroa 1995): float16 has p = 11, bfloat16 8, fp8 4 and 3. Where the small result is subnormal it has
+fewer bits than p and the same bound covers it as long as float32 still has its 24, which holds for float16 and fp8. bfloat16
+shares float32's exponents, so there float32 rounds to a multiple of 2^-149 and bfloat16 to one of 2^-133; a wrong second rounding
+needs an exact result within 2^-150 of an odd multiple h of 2^-134, but not equal to it. A sum is a multiple of 2^-133. A product
+of two 8-bit significands that is at least 2^-134 is a multiple of 2^-149. For a quotient a/b near h with a = A * 2^i, b = B *
+2^j, A and B below 2^8, the distance |a - h*b| / b is a multiple of 2^min(i, j - 134) over b: at least 2^-142 if j - 134 <= i, and
+else 2^(i - j) / B with 2^(i - j) about h*B/A > 2^-142, hence at least 2^-141 and over B more than 2^-149. A square root of a
+bfloat16 is never subnormal. Results below 2^-134 round to zero either way.
 
-Mulacc through float64: the product is exact (22 bits), the sum is rounded to odd, so that narrowing it rounds as from the exact value
-(53 >= p + 2). Sums of fp8 that do not overflow span at most 48 bits and are exact.
+Mulacc through float64: the product is exact (22 bits), the sum is rounded to odd, so that narrowing it rounds as from the exact
+value (53 >= p + 2). Sums of fp8 that do not overflow span at most 48 bits and are exact.
 """
 
 from __future__ import annotations

@@ -19,6 +19,7 @@ from uops.compiler.passes.views import base
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, CallArg, ParamArg
+from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.node import Dim, UOp, substitute, toposort
@@ -64,7 +65,8 @@ def _resolve(u: UOp, src: tuple[UOp, ...]) -> UOp:
     if u.op in (Op.FUNCTION, Op.CALL):
         return _apply(u, src)
     if u.op is Op.GETTUPLE:
-        return src[0].src[u.arg.index]
+        element: UOp = src[0].src[u.arg.index]
+        return element
     if u.op in _DROPPED:
         return src[0]
     if isinstance(u.device, tuple):
@@ -88,8 +90,8 @@ def _apply(u: UOp, src: tuple[UOp, ...]) -> UOp:
 
 
 def _items(resolved: UOp) -> tuple[UOp, ...]:
-    """What the root is about: the elements of a Tuple, the sources of a Sink, or the root itself."""
-    return resolved.src if resolved.op in (Op.TUPLE, Op.SINK) else (resolved,)
+    """What the root is about: the elements of a Tuple, the sources of a Sink or Group, or the root itself."""
+    return resolved.src if resolved.op in (Op.TUPLE, Op.SINK, Op.GROUP) else (resolved,)
 
 
 def storage(d: DType) -> DType:
@@ -132,7 +134,7 @@ def _store(out: Output, v: UOp) -> UOp:
     """Store `v` into the front of its Buffer, in row-major order."""
     total: Dim = math.prod(d for d in v.shape if not isinstance(d, UOp))
     for d in v.shape:
-        total = total if not isinstance(d, UOp) else d if total == 1 else UOp(Op.MUL, (B.dim_node(total), d))
+        total = total if not isinstance(d, UOp) else d if total == 1 else UOp(Op.MUL, (dim_node(total), d))
     target = out.buffer if not isinstance(total, UOp) else B.shrink(out.buffer, (0,), (total,))
     if target.shape != v.shape:
         target = UOp(Op.RESHAPE, (target, B.shape_vector(v.shape)))

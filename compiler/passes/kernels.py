@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from uops.spec import build as B
 from uops.spec.args import CallArg, ParamArg
+from uops.spec.derive.shape import dim_node
 from uops.spec.errors import Crash
 from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
@@ -32,7 +33,7 @@ class Place(NamedTuple):
     """An element of a value, wanted by a kernel: index, and the gate under which there is such an element (None: always)."""
 
     kernel: Kernel
-    index: tuple[UOp, ...]
+    coords: tuple[UOp, ...]
     gate: UOp | None = None
 
 
@@ -57,7 +58,7 @@ def total(shape: Iterable[Dim]) -> Dim:
     product: Dim = fixed
     for d in dims:
         if isinstance(d, UOp):
-            product = d if product == 1 and not isinstance(product, UOp) else UOp(Op.MUL, (d, B.dim_node(product)))
+            product = d if product == 1 and not isinstance(product, UOp) else UOp(Op.MUL, (d, dim_node(product)))
     return product
 
 

@@ -40,7 +40,7 @@ class _Blocks:
     def __init__(self, listed: Sequence[UOp], order: list[UOp]) -> None:
         self.listed = listed
         live = live_ranges(order)
-        self.around = {r: live[u] for u in order if u.op is Op.END for r in u.src[1:]}  # the loops an End leaves open
+        self.around = _enclosing({r: live[u] for u in order if u.op is Op.END for r in u.src[1:]})
         self.parent = {r: self._innermost(outer) for r, outer in self.around.items()}
         self.block = {u: self._home(u, live) for u in listed}
 
@@ -81,6 +81,19 @@ class _Blocks:
         """The members of the same block that come before `u`, a loop standing for all that is in it."""
         inside = (u, *bodies[u]) if u.op is Op.RANGE else (u,)
         return [m for v in inside for s in v.src if (m := unit.get(s, s)) is not u]
+
+
+def _enclosing(left_open: dict[UOp, frozenset[UOp]]) -> dict[UOp, frozenset[UOp]]:
+    """For each Range all loops around it: those that its End leaves open, and those around these."""
+    found: dict[UOp, frozenset[UOp]] = {}
+    for r in left_open:
+        around, pending = {r}, [r]
+        while pending:
+            new = left_open[pending.pop()] - around
+            around |= new
+            pending += new
+        found[r] = frozenset(around - {r})
+    return found
 
 
 def _ordered(members: list[UOp], needs: dict[UOp, list[UOp]]) -> list[UOp]:

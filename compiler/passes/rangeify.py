@@ -25,6 +25,7 @@ from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, ParamArg, RangeArg
 from uops.spec.axes import AxisType
+from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
 from uops.spec.errors import Crash
 from uops.spec.node import Dim, UOp, toposort
@@ -105,7 +106,7 @@ class Rangeify:
 
     def aligned(self, place: Place, s: UOp) -> Place:
         """The place in an operand that broadcasts to where `place` is (R41)."""
-        return place._replace(index=self.at.align(place.index, s.shape))
+        return place._replace(coords=self.at.align(place.coords, s.shape))
 
     def hole(self, u: UOp, place: Place) -> UOp:
         """A stand-in for the value of `u` at `place`, which an address or a gate needs before it is computed."""
@@ -121,7 +122,7 @@ class Rangeify:
     def _open(self, u: UOp, shape: Sequence[Dim]) -> Kernel:
         kernel = self.kernels[u] = Kernel(u)
         kernel.place = Place(kernel, tuple(self.loop(n, AxisType.LOOP) for n in shape))
-        kernel.ranges = ranges_of(kernel.place.index)
+        kernel.ranges = ranges_of(kernel.place.coords)
         return kernel
 
     def loop(self, n: Dim, kind: AxisType) -> UOp:
@@ -129,7 +130,7 @@ class Rangeify:
         if not isinstance(n, UOp) and n == 1:
             return ZERO
         self.axes += 1
-        return UOp(Op.RANGE, (B.dim_node(n),), RangeArg(self.axes, kind))
+        return UOp(Op.RANGE, (dim_node(n),), RangeArg(self.axes, kind))
 
     def _buffer(self, u: UOp) -> UOp:
         self.unique += 1
@@ -149,7 +150,7 @@ class Rangeify:
                     self.values[u, place] = self._expression(u, place)
             if u in self.buffers:
                 for place in self.places[u]:
-                    flat = self.at.flatten(place.index, u.shape)
+                    flat = self.at.flatten(place.coords, u.shape)
                     self.values[u, place] = B.cast(access(self.buffers[u], flat, place.gate), u.dtype)
         for kernel in self.kernels.values():
             kernel.holes = {hole: self.values[wanted] for wanted, hole in self.holes.items() if wanted[1].kernel is kernel}
@@ -165,7 +166,7 @@ class Rangeify:
             kernel.ranges = [*kernel.ranges, *self.targets[u].ranges]
             return
         value = self._expression(u, kernel.place)
-        target = UOp(Op.INDEX, (self.buffers[u], self.at.flatten(kernel.place.index, u.shape)))
+        target = UOp(Op.INDEX, (self.buffers[u], self.at.flatten(kernel.place.coords, u.shape)))
         kernel.store = UOp(Op.STORE, (target, B.cast(value, stored_as(u))))
 
     def in_order(self) -> Iterator[Kernel]:
@@ -184,13 +185,13 @@ def _through(state: Rangeify, u: UOp, place: Place) -> list[Part]:
     """A movement op: one element of its source, perhaps gated."""
     if u.op not in STEP:
         raise Crash(f"rangeify knows no element of {u!r}")
-    index, gate = STEP[u.op](state.at, u, place.index)
+    index, gate = STEP[u.op](state.at, u, place.coords)
     return [(u.src[0], Place(place.kernel, index, state.at.both(place.gate, gate)))]
 
 
 def runs_once(place: Place) -> bool:
     """Whether a kernel wants each element of a value exactly once: the place runs over just the kernel's own loops, without a gate."""
-    ranges = [i for i in place.index if i is not ZERO]
+    ranges = [i for i in place.coords if i is not ZERO]
     return place.gate is None and len(ranges) == len(place.kernel.ranges) and set(ranges) == set(place.kernel.ranges)
 
 

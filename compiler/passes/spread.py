@@ -16,6 +16,7 @@ from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import BitcastArg, CastArg, ReduceArg
 from uops.spec.axes import AxisType
+from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
 from uops.spec.node import Dim, UOp
 from uops.spec.ops import ALU, Op
@@ -40,8 +41,8 @@ def _nothing(state: Rangeify, u: UOp, place: Place) -> list[Part]:
 
 def _stack(state: Rangeify, u: UOp, place: Place) -> list[Part]:
     """Every source at the inner index; only one where the outer index is known."""
-    inner = place._replace(index=place.index[1:])
-    k = place.index[0]
+    inner = place._replace(coords=place.coords[1:])
+    k = place.coords[0]
     if k.op is Op.CONST and 0 <= k.arg.value < len(u.src):
         return [(u.src[k.arg.value], inner)]
     return [(s, inner) for s in u.src]
@@ -50,8 +51,8 @@ def _stack(state: Rangeify, u: UOp, place: Place) -> list[Part]:
 def _reduce(state: Rangeify, u: UOp, place: Place) -> list[Part]:
     """The source on a fresh loop per reduced axis."""
     s = u.src[0].shape
-    index = tuple(state.loop(s[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(place.index))
-    return [(u.src[0], place._replace(index=index))]
+    index = tuple(state.loop(s[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(place.coords))
+    return [(u.src[0], place._replace(coords=index))]
 
 
 def _load(state: Rangeify, u: UOp, place: Place) -> list[Part]:
@@ -66,10 +67,10 @@ def _load(state: Rangeify, u: UOp, place: Place) -> list[Part]:
 
 def _index(state: Rangeify, u: UOp, place: Place) -> list[Part]:
     """The source at the operands' values; a value that min_max does not prove to be inside gates the access (R45)."""
-    left, index, gate = place.index, [], place.gate
+    left, index, gate = place.coords, [], place.gate
     for i, n in zip(u.src[1:], u.src[0].shape):
         own, left = left[: len(i.shape)], left[len(i.shape) :]
-        position, inside = operand(state, i, place._replace(index=own), n)
+        position, inside = operand(state, i, place._replace(coords=own), n)
         index.append(position)
         gate = state.at.both(gate, inside)
     return [(u.src[0], Place(place.kernel, (*index, *left), gate))]
@@ -79,19 +80,19 @@ def operand(state: Rangeify, i: UOp, place: Place, n: Dim) -> tuple[UOp, UOp | N
     """The position that an index operand gives on an axis of `n`, and the gate under which there is one."""
     if i.op is Op.CONST:
         position = number(int(i.arg.value))
-        return position, state.at.inside(position, ZERO, B.dim_node(n))
+        return position, state.at.inside(position, ZERO, dim_node(n))
     wide = i.op is Op.CAST and i.dtype is dt.index and (i.src[0].dtype is dt.uint64 or i.src[0].dtype.is_float)
     source = i.src[0] if wide else i
     value = state.hole(source, place)
     if source.dtype is dt.uint64:  # compared and folded before it becomes an index, which int64 could not hold (R08)
-        size = UOp(Op.CAST, (B.dim_node(n),), CastArg(dt.uint64))
+        size = UOp(Op.CAST, (dim_node(n),), CastArg(dt.uint64))
         return state.at.simplify(B.cast(UOp(Op.MOD, (value, size)), dt.index)), state.at.known(state.at.alu(Op.CMPLT, value, size))
     if source.dtype.is_float:
         value = B.cast(value, dt.int64)
     value = B.cast(value, dt.index)
-    inside = state.at.inside(value, ZERO, B.dim_node(n))
+    inside = state.at.inside(value, ZERO, dim_node(n))
     if inside is not None and not _fits(value):  # so that the address fits where the gate holds
-        value = state.at.alu(Op.MOD, value, B.dim_node(n))
+        value = state.at.alu(Op.MOD, value, dim_node(n))
     return value, inside
 
 
@@ -105,18 +106,18 @@ def _bitcast(state: Rangeify, u: UOp, place: Place) -> list[Part]:
     old, new = u.src[0].dtype.itemsize, u.dtype.itemsize
     if old == new:
         return [(u.src[0], place)]
-    *outer, j = place.index
-    return [(u.src[0], place._replace(index=(*outer, k))) for k in _pieces(state, j, old, new)]
+    *outer, j = place.coords
+    return [(u.src[0], place._replace(coords=(*outer, k))) for k in _pieces(state, j, old, new)]
 
 
 def _slice(state: Rangeify, u: UOp, place: Place) -> list[Part]:
     """A Bitcast that starts at element `offset` of the source."""
     old, new = u.src[0].dtype.itemsize, u.dtype.itemsize
-    pieces = _pieces(state, place.index[0], old, new)
-    n = B.dim_node(u.src[0].shape[0])
-    offset, inside = operand(state, u.src[1], place._replace(index=()), n)
+    pieces = _pieces(state, place.coords[0], old, new)
+    n = dim_node(u.src[0].shape[0])
+    offset, inside = operand(state, u.src[1], place._replace(coords=()), n)
     gate = state.at.both(place.gate, inside)
-    return [(u.src[0], place._replace(index=(state.at.alu(Op.ADD, k, offset),), gate=gate)) for k in pieces]
+    return [(u.src[0], place._replace(coords=(state.at.alu(Op.ADD, k, offset),), gate=gate)) for k in pieces]
 
 
 def _pieces(state: Rangeify, j: UOp, old: int, new: int) -> list[UOp]:
@@ -163,11 +164,11 @@ def _constant(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
 def _param(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
     if u.arg.name is not None:
         return u
-    return _read(flat_param(u), state.at.flatten(place.index, u.shape), place.gate)
+    return _read(flat_param(u), state.at.flatten(place.coords, u.shape), place.gate)
 
 
 def _binary(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    return _read(u, place.index[0], place.gate)
+    return _read(u, place.coords[0], place.gate)
 
 
 def _read(memory: UOp, flat: UOp, gate: UOp | None) -> UOp:
@@ -180,17 +181,17 @@ def _select(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
     """Stack: the source that the outer index names."""
     chosen = parts[-1]
     for k in range(len(parts) - 2, -1, -1):
-        chosen = UOp(Op.WHERE, (UOp(Op.CMPEQ, (place.index[0], number(k))), parts[k], chosen))
+        chosen = UOp(Op.WHERE, (UOp(Op.CMPEQ, (place.coords[0], number(k))), parts[k], chosen))
     return chosen
 
 
 def _padded(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    gate = STEP[Op.PAD](state.at, u, place.index).gate
+    gate = STEP[Op.PAD](state.at, u, place.coords).gate
     return UOp(Op.WHERE, (gate or TRUE, parts[0], B.const(0, u.dtype)))
 
 
 def _accumulate(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    ranges = [i for k, i in enumerate(state.parts[u, place][0][1].index) if k in u.arg.axes and i is not ZERO]
+    ranges = [i for k, i in enumerate(state.parts[u, place][0][1].coords) if k in u.arg.axes and i is not ZERO]
     return UOp(Op.REDUCE, (parts[0], *ranges), ReduceArg(u.arg.op)) if ranges else parts[0]
 
 
@@ -210,7 +211,7 @@ def _reinterpret(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
     bits = [as_dtype(p, UINT[old.itemsize]) for p in parts]
     if new.itemsize < old.itemsize:
         ratio = number(old.itemsize // new.itemsize)
-        count = B.cast(UOp(Op.MUL, (UOp(Op.MOD, (place.index[-1], ratio)), number(new.bits))), bits[0].dtype)
+        count = B.cast(UOp(Op.MUL, (UOp(Op.MOD, (place.coords[-1], ratio)), number(new.bits))), bits[0].dtype)
         return as_dtype(B.cast(UOp(Op.SHR, (bits[0], count)), UINT[new.itemsize]), new)
     whole = UINT[new.itemsize]
     joined = B.cast(bits[0], whole)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from uops.compiler.linear import number
 from uops.spec import build as B
 from uops.spec import dtypes as dt
+from uops.spec.derive.shape import dim_node
 from uops.spec.node import Dim, UOp
 from uops.spec.ops import Op
 
@@ -33,7 +34,7 @@ def base(u: UOp) -> UOp:
 class Step(NamedTuple):
     """An element of a view's source, and the gate under which it exists (None: always)."""
 
-    index: Index
+    coords: Index
     gate: UOp | None = None
 
 
@@ -64,7 +65,7 @@ class Indexing:
         """The row-major position of an element."""
         flat = ZERO
         for i, n in zip(index, shape, strict=True):
-            flat = UOp(Op.ADD, (UOp(Op.MUL, (flat, B.dim_node(n))), i)) if flat is not ZERO else i
+            flat = UOp(Op.ADD, (UOp(Op.MUL, (flat, dim_node(n))), i)) if flat is not ZERO else i
         return self.simplify(flat)
 
     def unflatten(self, flat: UOp, shape: Sequence[Dim]) -> Index:
@@ -74,7 +75,7 @@ class Indexing:
             if not isinstance(n, UOp) and n == 1:
                 found.append(ZERO)
                 continue
-            size = B.dim_node(n)
+            size = dim_node(n)
             found.append(self.alu(Op.MOD, flat, size))
             flat = self.alu(Op.IDIV, flat, size)
         if shape:
@@ -95,7 +96,7 @@ def _permute(x: Indexing, u: UOp, index: Index) -> Step:
 
 
 def _flip(x: Indexing, u: UOp, index: Index) -> Step:
-    last = (B.dim_node(n) for n in u.shape)
+    last = (dim_node(n) for n in u.shape)
     flipped = (x.alu(Op.SUB, UOp(Op.SUB, (n, i)), number(1)) if f else i for i, n, f in zip(index, last, u.arg.flags, strict=True))
     return Step(tuple(flipped))
 
@@ -121,7 +122,7 @@ def _pad(x: Indexing, u: UOp, index: Index) -> Step:
     found = []
     for i, o, n in zip(index, u.src[1].src, u.src[0].shape, strict=True):
         j = x.alu(Op.SUB, i, o)
-        gate = x.both(gate, x.inside(j, ZERO, B.dim_node(n)))
+        gate = x.both(gate, x.inside(j, ZERO, dim_node(n)))
         found.append(j)
     return Step(tuple(found), gate)
 

@@ -19,7 +19,21 @@ from uops.spec.ops import BITWISE, COMPARE, Op
 _a, _b, _c, _k = (cst(n) for n in "abck")
 _ARITY = {
     **dict.fromkeys((Op.NEG, Op.NOT, Op.TRUNC, Op.RECIP, Op.SQRT), 1),
-    **dict.fromkeys((Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.IDIV, Op.MOD, Op.SHL, Op.SHR, Op.DIV, *sorted(BITWISE | COMPARE, key=lambda o: o.value)), 2),
+    **dict.fromkeys(
+        (
+            Op.ADD,
+            Op.SUB,
+            Op.MUL,
+            Op.MAX,
+            Op.IDIV,
+            Op.MOD,
+            Op.SHL,
+            Op.SHR,
+            Op.DIV,
+            *sorted(BITWISE | COMPARE, key=lambda o: o.value),
+        ),
+        2,
+    ),
     **dict.fromkeys((Op.WHERE, Op.MULACC), 3),
 }
 
@@ -93,7 +107,13 @@ def _one_value(op: Op) -> Witness:
 def _decide(op: Op) -> Rule:
     i, j = var("i", VALUES), var("j", VALUES)
     k = cst("k", BOOL)
-    return Rule(f"decide-{op.name.lower()}", operation(op, i, j), k, witness=_one_value(op), when=operation(Op.CMPEQ, operation(op, i, j), k))
+    return Rule(
+        f"decide-{op.name.lower()}",
+        operation(op, i, j),
+        k,
+        witness=_one_value(op),
+        when=operation(Op.CMPEQ, operation(op, i, j), k),
+    )
 
 
 # i < j -> true or false where min_max decides it (floats only as R71 allows, which is min_max's own duty)

@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 
 from uops.compiler.linear import Sum, build, linear, number
-from uops.compiler.pattern import INDEX, Binding, Pattern, cst, eq, instantiate, lift, maximum, ne, var
+from uops.compiler.pattern import INDEX, MACHINE_INTS, Binding, Pattern, cast, cst, eq, instantiate, lift, maximum, ne, var
 from uops.compiler.rewrite import Rule, Witness, cost
+from uops.spec.args import ConstArg
 from uops.spec.node import UOp
+from uops.spec.ops import Op
 
 x, y, s, q, r = (var(n, INDEX) for n in "xysqr")
 c, d, g, k = (cst(n, INDEX) for n in "cdgk")
+u, e = var("u", MACHINE_INTS), cst("e", MACHINE_INTS)
 zero = lift(0)
 
 
@@ -44,6 +47,12 @@ def _canonical(form: Pattern) -> Witness:
 
 def _product(found: Binding) -> dict[str, UOp]:
     return {"k": number(_node(found, "c").arg.value * _node(found, "d").arg.value)}
+
+
+def _as_source(found: Binding) -> dict[str, UOp] | None:
+    """The constant c in the dtype of u, if it has it."""
+    value, d = _node(found, "c").arg.value, _node(found, "u").dtype
+    return {"e": UOp(Op.CONST, (), ConstArg(value, d))} if d.min <= value <= d.max else None
 
 
 def _split(total: Sum, by: int) -> tuple[UOp, UOp]:
@@ -97,6 +106,11 @@ RULES = (
     _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _common_factor),
     Rule("div-div", (x // c) // d, x // k, when=(c > 0) & (d > 0) & eq(k, c * d), witness=_product),
     Rule("mod-mod", (x % c) % d, x % d, when=(d > 0) & eq(c % d, 0)),
+    # A division by a constant of the source's dtype stays in that dtype, which for uint64 an index in int64 could not.
+    Rule("mod-cast", cast(u, INDEX[0]) % c, cast(u % e, INDEX[0]), when=(c > 0) & eq(cast(e, INDEX[0]), c), witness=_as_source),
+    Rule("div-cast", cast(u, INDEX[0]) // c, cast(u // e, INDEX[0]), when=(c > 0) & eq(cast(e, INDEX[0]), c), witness=_as_source),
+    Rule("lt-cast", cast(u, INDEX[0]) < c, u < e, when=eq(cast(e, INDEX[0]), c), witness=_as_source),
+    Rule("ge-cast", cast(u, INDEX[0]) >= c, u >= e, when=eq(cast(e, INDEX[0]), c), witness=_as_source),
     Rule("max-right", maximum(x, y), y, when=x <= y),
     Rule("max-left", maximum(x, y), x, when=y <= x),
 )

@@ -201,8 +201,9 @@ def test_processes_that_hammer_one_folder_only_ever_read_whole_objects(tmp_path:
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({"UOPS_CACHE": "0", "HOME": "/h"}, None),
-        ({"UOPS_CACHE": "/c", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/c"),
+        ({"UOPS_CACHE": "0", "UOPS_CACHE_DIR": "/c", "HOME": "/h"}, None),
+        ({"UOPS_CACHE": "1", "UOPS_CACHE_DIR": "/c", "HOME": "/h"}, "/c"),
+        ({"UOPS_CACHE_DIR": "/c", "XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/c"),
         ({"XDG_CACHE_HOME": "/x", "HOME": "/h"}, "/x/uops"),
         ({"XDG_CACHE_HOME": "relative", "HOME": "/h"}, "/h/.cache/uops"),
         ({"HOME": "/h"}, "/h/.cache/uops"),

@@ -299,6 +299,7 @@ def test_r27_a_value_is_read_once(x):
     y = B.add(b, 1)
     written = B.after(b, B.store(b, y))
     assert numbers(B.sub(written, y), {"b928": [1, 2, 3]}) == [0, 0, 0]
+    assert numbers(B.sub(written, b), {"b928": [1, 2, 3]}) == [1, 1, 1]
 
 
 def test_r59_after_orders_through_a_dep_without_effect(x):

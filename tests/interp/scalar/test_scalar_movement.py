@@ -134,6 +134,9 @@ def test_r45_an_index_outside_a_value_traps_at_once(bad):
     value = B.add(x, x)
     with pytest.raises(Trap, match="R45"):
         run(UOp(Op.TUPLE, (B.at(value, bad),)), inputs)
+    table, inputs = iota(3, 4)
+    with pytest.raises(Trap, match="R45"):
+        run(B.at(B.add(table, 0), bad, 2), inputs)
 
 
 def test_r45_an_index_outside_a_reference_traps_at_an_ungated_access_only():

@@ -1,0 +1,48 @@
+"""`uops.compile`: a graph as a callable on NumPy arrays, on any backend."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from uops.backends import registry
+from uops.backends.contract import Backend, CompilerBackend, Inputs
+from uops.spec.dialects import Dialect
+from uops.spec.node import UOp
+from uops.spec.result import Result
+from uops.spec.text import parse_file
+from uops.spec.verify import verify
+
+#: Takes arrays by key (`p<slot>`, `b<unique>`, a variable's name) and gives the values of the root and the buffers written.
+Program = Callable[[Inputs], Result]
+
+_local = threading.local()
+
+
+def compile(graph_or_file: UOp | str | os.PathLike[str], backend: str = "llvm", **options: Any) -> Program:
+    """The program of a TENSOR graph, or of the `.uops` file at a path, on the backend of that name.
+
+    A backend that is a compiler target compiles now, and the program may be called by several threads; any other evaluates the graph at
+    each call and is for the calling thread. `options` go to the backend's factory. Raises SpecError for an ill-formed graph,
+    CompileError, Unsupported, and UnknownBackend or BrokenBackend.
+    """
+    graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
+    verify(graph, Dialect.TENSOR)
+    found = _instance(backend, options)
+    if isinstance(found, CompilerBackend) and not found.guard:
+        from uops.compiler import compile as compile_for
+
+        return compile_for(graph, found.target)
+    return lambda inputs: found.run(graph, inputs)
+
+
+def _instance(name: str, options: dict[str, Any]) -> Backend:
+    """A backend without options is made once per thread: an instance serves one."""
+    if options:
+        return registry.get(name, **options)
+    known: dict[str, Backend] = _local.__dict__
+    if name not in known:
+        known[name] = registry.get(name)
+    return known[name]

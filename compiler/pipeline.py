@@ -1,0 +1,161 @@
+"""The pass pipeline: a table of passes, checked when it is imported, and the functions that run it.
+
+Takes: TENSOR. Gives: any stage up to PROGRAM. Spec: Lowering Pipeline.
+
+A pass says which dialect it takes and gives, and which earlier passes it relies on, with the reason. With `Config.verify` the graph is
+judged against the dialect after every pass, so that a pass that breaks its contract is named by the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from uops.compiler import config as configuration
+from uops.compiler.config import Config
+from uops.compiler.passes.callify import callify
+from uops.compiler.passes.expand import expand
+from uops.compiler.passes.linearize import linearize
+from uops.compiler.passes.optimize import optimize
+from uops.compiler.passes.plan import plan
+from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.render import render
+from uops.compiler.passes.select import select
+from uops.compiler.target import Target
+from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
+from uops.spec.dtypes import DType
+from uops.spec.errors import Crash, SpecError
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+#: The stages in the specification's order, under its names.
+STAGES = ("callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render")
+
+
+@dataclass(slots=True)
+class Lowering:
+    """What passes share: the target, and `external`, the Buffers and Params that the caller sees (known after callify)."""
+
+    target: Target
+    config: Config
+    external: frozenset[UOp] = field(default_factory=frozenset)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """`after` pairs the name of an earlier pass with the reason why it must be earlier."""
+
+    name: str
+    stage: str
+    takes: Dialect
+    gives: Dialect
+    run: Callable[[UOp, Lowering], UOp]
+    after: tuple[tuple[str, str], ...] = ()
+
+
+def _callify(root: UOp, state: Lowering) -> UOp:
+    called = callify(root)
+    state.external = frozenset(called.src[1:])
+    return called
+
+
+# fmt: off
+PIPELINE: tuple[Pass, ...] = (
+    Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify),
+    Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u),
+         (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
+    Pass("optimize", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, lambda u, s: optimize(u),
+         (("rangeify", "there are no ranges to schedule before"),)),
+    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, lambda u, s: expand(u),
+         (("optimize", "it decides which ranges become shape"),)),
+    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, lambda u, s: select(u, s.target),
+         (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),
+          ("expand", "accumulators are made per lane"))),
+    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, lambda u, s: linearize(u),
+         (("select", "an instruction that is made later would have no place"),)),
+    Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan(u, s.external),
+         (("callify", "memory that callers see keeps its place"),
+          ("linearize", "lifetimes are those of the final order"))),
+    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, lambda u, s: render(u, s.target),
+         (("linearize", "renderers take instruction lists"),)),
+)
+# fmt: on
+
+
+def check_pipeline(passes: Sequence[Pass]) -> None:
+    """Raise Crash unless each pass takes what the one before gives, relies on earlier ones only, and the stages are all there in order."""
+    seen: set[str] = set()
+    for before, p in zip((None, *passes), passes):
+        if before is not None and before.gives is not p.takes:
+            raise Crash(f"pass {p.name} takes {p.takes.name}, but {before.name} gives {before.gives.name}")
+        late = [name for name, _ in p.after if name not in seen]
+        if late:
+            raise Crash(f"pass {p.name} must come after {late[0]}: {dict(p.after)[late[0]]}")
+        if any(not reason for _, reason in p.after):
+            raise Crash(f"pass {p.name} gives no reason for its place")
+        seen.add(p.name)
+    if tuple(dict.fromkeys(p.stage for p in passes)) != STAGES:
+        raise Crash(f"the stages are {STAGES}, got those of {[p.name for p in passes]}")
+
+
+check_pipeline(PIPELINE)
+
+
+def lower(graph: UOp, target: Target, upto: str = "render", config: Config | None = None) -> UOp:
+    """`graph` after the stage `upto`. Raises SpecError, CompileError or Unsupported."""
+    if upto not in STAGES:
+        raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
+    found = graph
+    for stage, found in _run(graph, target, config):
+        if stage == upto:
+            break
+    return found
+
+
+def stages(graph: UOp, target: Target, config: Config | None = None) -> dict[str, UOp]:
+    """The graph itself under `tensor`, and after each stage under the stage's name."""
+    return {"tensor": graph, **dict(_run(graph, target, config))}
+
+
+def _run(graph: UOp, target: Target, config: Config | None) -> Iterator[tuple[str, UOp]]:
+    """(stage, graph) after each pass; a stage of several passes counts as reached when its last one has run."""
+    state = Lowering(target, config or configuration.default())
+    _verify(graph, PIPELINE[0].takes, "the input", state)
+    for p, following in zip(PIPELINE, (*PIPELINE[1:], None)):
+        graph = p.run(graph, state)
+        _verify(graph, p.gives, f"pass {p.name}", state)
+        if following is None or following.stage != p.stage:
+            yield p.stage, graph
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What kernels may use: the target's ops and dtypes, and the nodes that hold its own products."""
+
+    target: Target
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    @property
+    def ops(self) -> frozenset[Op]:
+        return self.target.ops | {Op.LINEAR, Op.PROGRAM, Op.SOURCE, Op.BINARY}
+
+    @property
+    def dtypes(self) -> frozenset[DType]:
+        return self.target.dtypes | {dt.uint8}
+
+
+def _verify(graph: UOp, dialect: Dialect, origin: str, state: Lowering) -> None:
+    if not state.config.verify:
+        return
+    from uops.spec.verify import verify  # the verifier is not needed to compile
+
+    try:
+        verify(graph, dialect, target=_Judged(state.target))
+    except SpecError as e:
+        if dialect is PIPELINE[0].takes:
+            raise
+        raise Crash(f"{origin} gave no well-formed {dialect.name}: {e}") from e

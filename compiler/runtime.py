@@ -1,0 +1,243 @@
+"""The runtime: compiled programs as callables on NumPy arrays.
+
+`compile(graph, target)` gives a `Compiled`; calling it takes arrays by key (`p<slot>` for a free Param, `b<unique>` for the initial contents
+of a Buffer, a variable's name) and gives a `Result`. Inputs are checked against the graph: SpecError names the key, what was expected
+and what was got; a variable outside its bounds, or a bool byte other than 0 and 1, is a Trap (R24, R48).
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from uops.compiler import config as configuration
+from uops.compiler.config import Config
+from uops.compiler.passes.callify import Output, callify, outputs, storage
+from uops.compiler.pipeline import lower
+from uops.compiler.rewrite import Rewriter
+from uops.compiler.rules import INDEXING
+from uops.compiler.target import Kernel, Target
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
+from uops.spec.errors import CompileError, SpecError, Trap
+from uops.spec.node import Dim, UOp, substitute, toposort
+from uops.spec.ops import Op
+from uops.spec.result import Result
+
+Array = Any
+Inputs = Mapping[str, Any]
+#: Programs kept per process, the least recently used dropped first.
+CACHE_SIZE = 512
+
+
+def compile(graph: UOp, target: Target, config: Config | None = None) -> Compiled:
+    """The program of `graph` for `target`; the same graph is compiled once. Raises SpecError, CompileError or Unsupported."""
+    config = config or configuration.default()
+    if not config.reuse:
+        return Compiled(graph, target, config)
+    return _PROGRAMS.get(graph, target, config)
+
+
+class _Programs:
+    """The structural cache: graphs are interned, so that a node is its own key."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.found: OrderedDict[tuple[UOp, str, Config], Compiled] = OrderedDict()
+
+    def get(self, graph: UOp, target: Target, config: Config) -> Compiled:
+        key = graph, target.key, config
+        with self.lock:
+            known = self.found.get(key)
+            if known is not None:
+                self.found.move_to_end(key)
+                return known
+        made = Compiled(graph, target, config)
+        with self.lock:
+            made = self.found.setdefault(key, made)
+            while len(self.found) > CACHE_SIZE:
+                self.found.popitem(last=False)
+        return made
+
+
+_PROGRAMS = _Programs()
+
+
+class _Launch(NamedTuple):
+    """One Call: positions in the table of memory for its buffers, names for its variables; the other entry is None."""
+
+    kernel: Kernel
+    memory: tuple[int | None, ...]
+    offsets: tuple[int, ...]
+    variables: tuple[str | None, ...]
+
+
+class Compiled:
+    """A program. `program` is its PROGRAM graph; a call may run in several threads at once."""
+
+    def __init__(self, graph: UOp, target: Target, config: Config) -> None:
+        self.graph, self.target = graph, target
+        self.outputs: tuple[Output, ...] = outputs(graph)
+        called = callify(graph)
+        self.external = called.src[1:]
+        self.written = frozenset(self.external[k] for k in called.arg.written)
+        self.program = lower(graph, target, config=config)
+        self._keys = {_key(u): u for u in toposort(graph) if u.op in (Op.PARAM, Op.BUFFER)} | {_key(u): u for u in self.external}
+        self._variables = [u for u in self.external if _is_variable(u)]
+        self._memory = list(dict.fromkeys(m for c in self.program.src for a in c.src[1:] if not _is_variable(m := _root(a))))
+        self._memory += [u for u in self.external if not _is_variable(u) and u not in self._memory]
+        self._launches = self._load()
+
+    def _load(self) -> list[_Launch]:
+        at = {m: k for k, m in enumerate(self._memory)}
+        kernels = {p: self.target.load(p.src[2].arg.data) for p in dict.fromkeys(c.src[0] for c in self.program.src)}
+        return [_launch(c, kernels[c.src[0]], at) for c in self.program.src]
+
+    def __call__(self, inputs: Inputs | None = None, /) -> Result:
+        """Run once; the arrays given are not changed."""
+        inputs = {} if inputs is None else inputs
+        unknown = next((k for k in inputs if k not in self._keys), None)
+        if unknown is not None:
+            raise SpecError(f"input {unknown!r} names nothing in the graph; it has {', '.join(sorted(self._keys)) or 'no inputs'}")
+        variables = {u.arg.name: _variable(u, inputs) for u in self._variables}
+        arrays = [self._array(m, inputs, variables) for m in self._memory]
+        addresses = [int(a.__array_interface__["data"][0]) for a in arrays]
+        for kernel, memory, offsets, names in self._launches:
+            kernel(
+                [0 if k is None else addresses[k] + o for k, o in zip(memory, offsets)],
+                [0 if name is None else variables[name] for name in names],
+            )
+        return self._result(dict(zip(self._memory, arrays)), variables)
+
+    def _array(self, m: UOp, inputs: Inputs, variables: Mapping[str, int]) -> Array:
+        """The memory of one argument: given, fresh, or constant."""
+        if m.op is Op.BINARY:
+            return np.frombuffer(m.arg.data, np.uint8)
+        if m.op is Op.PARAM:
+            found = _checked(_key(m), inputs, m.dtype, tuple(_extent(d, variables) for d in m.shape))
+            return found.copy() if m in self.written else found
+        if m not in self._given:
+            return np.empty(m.arg.size, numpy_dtype(m.dtype))
+        if _key(m) not in inputs:
+            return np.zeros(m.arg.size, numpy_dtype(m.dtype))
+        found = _checked(_key(m), inputs, m.dtype, (m.arg.size,))
+        return found.copy() if m in self.written else found
+
+    @functools.cached_property
+    def _given(self) -> frozenset[UOp]:
+        """The Buffers of the graph, whose contents the caller may give."""
+        own = {o.buffer for o in self.outputs}
+        return frozenset(u for u in self.external if u.op is Op.BUFFER and u not in own)
+
+    def _result(self, arrays: Mapping[UOp, Array], variables: Mapping[str, int]) -> Result:
+        values = tuple(_shaped(arrays[o.buffer], tuple(_extent(d, variables) for d in o.shape)) for o in self.outputs)
+        own = {o.buffer for o in self.outputs}
+        buffers = {_key(u): arrays[u] for u in self.external if u in self.written and u not in own}
+        return Result(values, buffers)
+
+
+def _launch(call: UOp, kernel: Kernel, at: Mapping[UOp, int]) -> _Launch:
+    arguments = call.src[1:]
+    return _Launch(
+        kernel,
+        tuple(at.get(_root(a)) for a in arguments),
+        tuple(int(a.src[1].arg.value) if a.op is Op.SLICE else 0 for a in arguments),
+        tuple(a.arg.name if _is_variable(a) else None for a in arguments),
+    )
+
+
+def _root(a: UOp) -> UOp:
+    """The memory behind a Call's argument: an arena, or the argument itself."""
+    return a.src[0] if a.op is Op.SLICE else a
+
+
+def _is_variable(u: UOp) -> bool:
+    return u.op is Op.PARAM and u.arg.name is not None
+
+
+def _key(u: UOp) -> str:
+    if u.op is Op.BUFFER:
+        return f"b{u.arg.unique}"
+    return str(u.arg.name) if u.arg.name is not None else f"p{u.arg.slot}"
+
+
+# Checks
+
+
+def _variable(u: UOp, inputs: Inputs) -> int:
+    name = u.arg.name
+    if name not in inputs:
+        raise SpecError(f"input {name!r} is missing: variable {name} needs an int")
+    value = inputs[name]
+    try:
+        found = int(value.item() if isinstance(value, np.ndarray) else value)
+        exact = found == value
+    except (TypeError, ValueError, OverflowError) as e:
+        raise SpecError(f"input {name!r} needs an int, got {value!r}") from e
+    if not np.all(exact):
+        raise SpecError(f"input {name!r} needs an int, got {value!r}")
+    lo, hi = u.arg.bounds or (dt.int64.min, dt.int64.max)
+    if not lo <= found <= hi:
+        raise Trap(f"variable {name} = {found} is outside of its bounds [{lo}, {hi}] (R48)")
+    return found
+
+
+def _checked(key: str, inputs: Inputs, d: DType, shape: tuple[int, ...]) -> Array:
+    """The input as a contiguous array of the storage dtype and shape of what it is for."""
+    if key not in inputs:
+        raise SpecError(f"input {key!r} is missing: it needs {d.name} of shape {shape}")
+    array, wanted = np.asarray(inputs[key]), numpy_dtype(storage(d))
+    if array.dtype == object:
+        array = _whole(key, array)
+    if array.dtype != wanted or array.shape != shape:
+        raise SpecError(f"input {key!r} needs {wanted.name} of shape {shape}, got {array.dtype.name} of shape {array.shape}")
+    array = np.ascontiguousarray(array).reshape(shape)
+    if d is dt.bool_ and array.size and array.view(np.uint8).max() > 1:
+        raise Trap(f"input {key!r} has a bool byte that is neither 0 nor 1 (R24)")
+    return array
+
+
+def _whole(key: str, array: Array) -> Array:
+    """Python ints as int64."""
+    try:
+        return array.astype(np.int64)
+    except (OverflowError, TypeError, ValueError) as e:
+        raise CompileError(f"input {key!r} has values that int64 does not hold (R08)") from e
+
+
+def _extent(d: Dim, variables: Mapping[str, int]) -> int:
+    """A dimension under the values of the variables."""
+    if not isinstance(d, UOp):
+        return int(d)
+    named = {u: B.index(variables[u.arg.name]) for u in toposort(d) if _is_variable(u)}
+    return int(Rewriter(INDEXING)(substitute(d, named)).const)
+
+
+def _shaped(flat: Array, shape: Sequence[int]) -> Array:
+    n = 1
+    for d in shape:
+        n *= d
+    return flat[:n].reshape(tuple(shape))
+
+
+# NumPy dtypes
+
+
+@functools.cache
+def numpy_dtype(d: DType) -> np.dtype[Any]:
+    """The storage dtype of `d`; index values are int64."""
+    if d in _ML_DTYPES:
+        import ml_dtypes  # only programs on small floats need it
+
+        small: np.dtype[Any] = np.dtype(getattr(ml_dtypes, _ML_DTYPES[d]))
+        return small
+    return np.dtype("int64" if d is dt.index else d.name)
+
+
+_ML_DTYPES = {dt.bfloat16: "bfloat16", dt.fp8e4m3: "float8_e4m3fn", dt.fp8e5m2: "float8_e5m2"}

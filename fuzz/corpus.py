@@ -1,0 +1,123 @@
+"""File tests: a `.uops` program whose comments say what it is run on and what must come out.
+
+    ; input p0: 1 -2 0x7fc00000          elements in row-major order, numbers or bit patterns; the shape is the Param's
+    ; input n: 3                         a variable
+    ; check 0: 5 nan 0x80000000          the first value; a bit pattern is compared by bits, `nan` is any NaN, `*` is anything
+    ; check b7: 1 2                      the final contents of a Buffer
+    ; trap                               the run must trap
+    ; error: PAD.C2 in tensor            the verifier must break exactly this claim in this dialect
+
+Without `check`, `trap` or `error` a file asks that every runner agrees with the interpreter's allowed sets.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from uops.fuzz.values import NUMPY
+from uops.spec import build as b
+from uops.spec.dtypes import DType, Kind
+from uops.spec.errors import SpecError
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.text import parse
+
+Array = npt.NDArray[Any]
+_DIRECTIVE = re.compile(r"^;\s*(input|check|error|trap)\b\s*([^:]*?)\s*(?::\s*(.*))?$")
+
+
+@dataclass(slots=True)
+class FileTest:
+    """A parsed file."""
+
+    path: Path
+    graph: UOp
+    inputs: dict[str, Any] = field(default_factory=dict)
+    checks: dict[int | str, list[str]] = field(default_factory=dict)
+    error: tuple[str, str] | None = None
+    trap: bool = False
+
+
+def load(path: Path) -> FileTest:
+    """Read a file test. Raises SpecError on a program or directive that cannot be read."""
+    text = path.read_text(encoding="utf-8")
+    test = FileTest(path, parse(text))
+    for n, raw in enumerate(text.splitlines(), 1):
+        m = _DIRECTIVE.match(raw.strip())
+        if m:
+            _directive(test, m, n)
+    return test
+
+
+def _directive(test: FileTest, m: re.Match[str], n: int) -> None:
+    word, name, rest = m.group(1), m.group(2), (m.group(3) or "").strip()
+    if word == "input":
+        test.inputs[name] = _input(test.graph, name, rest.split(), n)
+    elif word == "check":
+        test.checks[int(name) if name.isdigit() else name] = rest.split()
+    elif word == "trap":
+        test.trap = True
+    else:
+        claim, _, dialect = rest.partition(" in ")
+        test.error = (claim.strip(), dialect.strip() or "tensor")
+
+
+def _input(graph: UOp, name: str, words: list[str], n: int) -> Any:
+    for u in toposort(graph):
+        if u.op is Op.PARAM and u.arg.name == name:
+            return int(words[0])
+        if (u.op is Op.PARAM and f"p{u.arg.slot}" == name) or (u.op is Op.BUFFER and f"b{u.arg.unique}" == name):
+            shape = tuple(int(s) for s in u.shape)
+            if len(words) != math.prod(shape):
+                raise SpecError(f"line {n}: {name} has shape {shape}, got {len(words)} elements", line=n, column=1)
+            return _stack(words, u.dtype, shape)
+    raise SpecError(f"line {n}: the program has no input {name}", line=n, column=1)
+
+
+def _stack(words: list[str], d: DType, shape: tuple[int, ...]) -> Array:
+    found = np.empty(len(words), NUMPY[d])
+    for k, w in enumerate(words):
+        found[k] = element(w, d)
+    return found.reshape(shape)
+
+
+def element(word: str, d: DType) -> Array:
+    """One element: `0x...` by bits, else a number rounded to `d`."""
+    if word.startswith("0x"):
+        bits = np.array(int(word, 16), np.uint64)
+        return bits.astype(np.bool_) if d.kind is Kind.BOOL else bits.astype(f"u{NUMPY[d].itemsize}").view(NUMPY[d])
+    value = b.convert(float(word) if d.is_float else int(word), d)
+    return np.array(value).astype(NUMPY[d])
+
+
+def wrong(test: FileTest, got: dict[int | str, Array]) -> list[str]:
+    """What the checks find wrong with a run's outputs."""
+    found = []
+    for output, words in test.checks.items():
+        if output not in got:
+            found.append(f"no output {output}")
+            continue
+        flat = np.ascontiguousarray(got[output]).reshape(-1)
+        if len(flat) != len(words):
+            found.append(f"output {output} has {len(flat)} elements, expected {len(words)}")
+            continue
+        found += [f"output {output}[{k}] is {x!r}, expected {w}" for k, (x, w) in enumerate(zip(flat, words, strict=True)) if not _is(x, w)]
+    return found
+
+
+def _is(x: Any, word: str) -> bool:
+    if word == "*":
+        return True
+    a = np.asarray(x)
+    if word == "nan":
+        return bool(np.isnan(a.astype(np.float64)))
+    if word.startswith("0x"):
+        return int(a.view(f"u{a.dtype.itemsize}")) == int(word, 16)
+    return bool(a.astype(np.float64) == float(word)) if a.dtype.kind not in "iu" else int(a) == int(word)

@@ -1,0 +1,72 @@
+"""The command `uops`: look up the specification, check, run and compile programs, and judge backends.
+
+One module per command. A command imports what it needs when it runs, so that `uops --help` answers at once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from uops import __version__
+from uops.cli.check import check
+from uops.cli.compile import compile_
+from uops.cli.conform import conform
+from uops.cli.run import run
+from uops.cli.spec import spec
+from uops.spec.errors import Crash, SpecError, UopsError
+
+__all__ = ["main"]
+
+USER_ERROR = 2
+INTERRUPTED = 130
+
+
+class Problem(click.ClickException):
+    """What went wrong, in words; a traceback would only say where we noticed."""
+
+    exit_code = USER_ERROR
+
+    def __init__(self, error: UopsError) -> None:
+        super().__init__(words(error))
+
+
+def words(error: UopsError) -> str:
+    """The message of an error, with the id of the claim that was broken."""
+    text = str(error)
+    if isinstance(error, Crash):
+        return f"internal error, please report it: {text}"
+    claim = error.claim if isinstance(error, SpecError) else None
+    return f"{claim}: {text}" if claim and claim not in text else text
+
+
+class Group(click.Group):
+    """Turns the errors of this package into messages, and Ctrl-C into exit status 130."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UopsError as e:
+            raise Problem(e) from e
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(INTERRUPTED)
+
+
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="""Completion: put the output of `_UOPS_COMPLETE=bash_source uops` (or zsh_source, fish_source) where your shell reads it,
+    for example `eval "$(_UOPS_COMPLETE=bash_source uops)"` in ~/.bashrc.
+
+    Exit status: 0 all is well, 1 the answer is no (a broken claim, a failing cell, a regression), 2 the question was wrong, 130
+    interrupted.""",
+)
+@click.version_option(__version__, prog_name="uops")
+def main() -> None:
+    """An executable UOp specification: its rows, a reference interpreter, a compiler, and the judge of any backend."""
+
+
+for _command in (spec, check, run, compile_, conform):
+    main.add_command(_command)

@@ -1,0 +1,85 @@
+"""What several commands share: consoles, options, and backends by name."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from uops.backends.contract import Backend
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: The interpreter is the judge's, so the registry of backends does not know it; this is where a worker process finds it.
+INTERP = "interp"
+_INTERP_AT = "uops.backends.conformance.controls:Interp"
+#: Columns of output that goes to a file or a pipe.
+WIDE = 150
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Where a command prints: colours only on a terminal."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDE)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on standard output."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def backend_names() -> tuple[str, ...]:
+    """Every name that `--backend` knows."""
+    from uops.backends import registry
+
+    return (INTERP, *registry.names())
+
+
+def worker_name(backend: str) -> str:
+    """What a worker process calls the backend."""
+    return _INTERP_AT if backend == INTERP else backend
+
+
+def backend(name: str) -> Backend:
+    """The backend. Raises UnknownBackend, whose message lists the known ones, or BrokenBackend."""
+    from uops.backends import registry
+
+    if name == INTERP:
+        return registry.get(_INTERP_AT)
+    if ":" not in name and name not in registry.names():
+        raise registry.UnknownBackend(f"no backend is called {name!r}; known: {', '.join(backend_names())} (or module:attribute)")
+    return registry.get(name)
+
+
+def _complete_backend(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in backend_names() if name.startswith(incomplete)]
+
+
+def backend_option(**settings: Any) -> Callable[[F], F]:
+    """`--backend NAME`, with completion."""
+    return click.option("--backend", "-b", "backend_name", metavar="NAME", shell_complete=_complete_backend, **settings)
+
+
+def json_option() -> Callable[[F], F]:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+
+
+def program_argument() -> Callable[[F], F]:
+    """FILE, a `.uops` program."""
+    return click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
+
+
+#: Names of `uops.spec.dialects.Dialect`, written out so that help needs no import; a test compares them.
+DIALECTS = ("tensor", "callified", "kernel", "scheduled", "expanded", "selected", "linear", "planned", "program", "bestiary")
+
+
+def dialect_option(default: str | None, text: str) -> Callable[[F], F]:
+    return click.option("--dialect", "-d", type=click.Choice(DIALECTS, case_sensitive=False), default=default, help=text)

@@ -1,0 +1,150 @@
+"""`uops conform`: judge a backend, or compare two reports."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uops.cli.common import INTERP, backend, backend_option, console, json_option, print_json, worker_name
+
+if TYPE_CHECKING:
+    from uops.backends.conformance.exhaustive import Tally
+    from uops.backends.conformance.model import Level
+    from uops.backends.conformance.report.diff import Difference
+
+Json = dict[str, Any]
+Progress = Callable[[int, int], None]
+REPORT = "uops-report"
+INTERRUPTED = 130
+
+
+@click.command()
+@backend_option(help="Who is judged: a registered name, module:attribute, or interp.")
+@click.option("--tier", type=click.Choice(["smoke", "full", "exhaustive"]), default="smoke", show_default=True, help="How much is asked.")
+@click.option("--level", type=click.Choice(["strict", "core"]), default="strict", show_default=True, help="The level that decides.")
+@click.option("--rows", default="*", metavar="GLOB", help="Only rows whose id matches, such as 'Elementwise/*'.")
+@click.option("--jobs", "-j", type=click.IntRange(1), default=min(2, os.cpu_count() or 1), show_default=True, help="Worker processes.")
+@click.option("--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Where the report goes.")
+@click.option("--baseline", type=click.Path(exists=True), metavar="FILE", help="A report that this run must not be worse than.")
+@click.option("--diff", nargs=2, type=click.Path(exists=True), metavar="A B", help="Only compare two reports: is B worse than A?")
+@json_option()
+@click.pass_context
+def conform(
+    ctx: click.Context, backend_name: str | None, tier: str, level: str, rows: str, jobs: int, report: str, baseline: str | None,
+    diff: tuple[str, str] | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Judge a backend against the specification and write a report.
+
+    Exit status 1 if a required cell fails at the chosen level (one that was declared unsupported, or to fail, does not count), or if
+    something is worse than in the baseline.
+    """
+    from uops.backends.conformance.model import Level
+
+    if diff:
+        if backend_name or baseline:
+            raise click.UsageError("--diff compares two reports and runs nothing: leave out --backend and --baseline")
+        ctx.exit(_diff(*diff, Level(level), as_json))
+    if not backend_name:
+        raise click.UsageError("say who is judged with --backend NAME (or compare two reports with --diff A B)")
+    if tier == "exhaustive":
+        if baseline:
+            raise click.UsageError("the exhaustive tier has no cells to compare with a baseline")
+        ctx.exit(_exhaustive(backend_name, rows, jobs, Path(report), as_json))
+    ctx.exit(_judge(backend_name, tier, Level(level), rows, jobs, Path(report), baseline, as_json))
+
+
+def _judge(name: str, tier: str, level: Level, rows: str, jobs: int, report: Path, baseline: str | None, as_json: bool) -> int:
+    from uops.backends.conformance.model import Tier
+    from uops.backends.conformance.report.diff import difference
+    from uops.backends.conformance.report.document import read
+    from uops.backends.conformance.report.write import write
+    from uops.backends.conformance.runner import conform as conform_
+    from uops.cli import summary
+
+    before = read(baseline) if baseline else None
+    instance = backend(name)
+    started = datetime.now(timezone.utc)
+    with progress(f"{name}, {tier}") as advance:
+        run = conform_(worker_name(name), instance, tier=Tier(tier), rows=rows, jobs=jobs, progress=advance)
+    if not run.cases:
+        raise click.UsageError(f"no case of the {tier} tier has a row that matches {rows!r}")
+    run.backend = name
+    doc = write(run, report, level, started=started)
+    change = difference(before, doc, level) if before else None
+    if as_json:
+        print_json(summary.as_json(doc, report, change))
+    else:
+        summary.show(console(), doc, report, change)
+    return exit_status(doc, change)
+
+
+def exit_status(doc: Json, change: Difference | None) -> int:
+    """0, 1 or 130, as the command's help says."""
+    if not doc["complete"]:
+        return INTERRUPTED
+    totals = doc["scores"][doc["level"]]["totals"]
+    failed = totals["fail"] + totals["not run"]
+    return 1 if failed or (change is not None and change.regressions) else 0
+
+
+def _diff(a: str, b: str, level: Level, as_json: bool) -> int:
+    from uops.backends.conformance.report.diff import difference
+    from uops.backends.conformance.report.document import read
+    from uops.cli import summary
+
+    change = difference(read(a), read(b), level)
+    if as_json:
+        print_json(change.to_json())
+    else:
+        summary.show_difference(console(), change)
+    return 1 if change.regressions else 0
+
+
+def _exhaustive(name: str, rows: str, jobs: int, report: Path, as_json: bool) -> int:
+    """Every input; resumes what an earlier run into the same directory had finished."""
+    from uops.backends.conformance import exhaustive
+    from uops.cli import summary
+
+    backend(name)
+    only = tuple(n for n in exhaustive.names() if fnmatch.fnmatch(n, rows.lower().rpartition("/")[2] + "*"))
+    if rows != "*" and not only:
+        raise click.UsageError(f"no function of the exhaustive tier matches {rows!r}; there are {', '.join(exhaustive.names())}")
+    with progress(f"{name}, exhaustive") as advance:
+        tallies = exhaustive.run(worker_name(name), jobs, advance, report, only if rows != "*" else None)
+    found = _tallied(name, tallies)
+    (report / "exhaustive.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(found)
+    else:
+        summary.show_tallies(console(), found, report)
+    return 1 if any(t["wrong"] for t in found["functions"]) else 0
+
+
+def _tallied(name: str, tallies: dict[str, Tally]) -> Json:
+    from uops.backends.conformance.report.document import describe_platform, versions
+
+    functions = [asdict(tallies[k]) for k in sorted(tallies)]
+    version = backend(name).version()
+    head = {"name": name if name != INTERP else INTERP, "version": version}
+    return {"backend": head, "versions": versions(), "platform": describe_platform(), "functions": functions}
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Progress]:
+    """A bar on standard error, on a terminal only; gives `advance(done, total)`."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    out = console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

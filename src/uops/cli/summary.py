@@ -1,0 +1,147 @@
+"""What `uops conform` prints at the end: two scores that stay two, what failed, and where to read on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from uops.backends.conformance.report.page import number, percent, ulp
+
+if TYPE_CHECKING:
+    from uops.backends.conformance.report.diff import Change, Difference
+
+Json = dict[str, Any]
+#: Rows of a table on the terminal; the report has all.
+MOST = 20
+_STYLE = {"pass": "green", "fail": "bold red", "expected failure": "yellow", "unsupported": "dim", "not run": "blue"}
+
+
+def show(out: Console, doc: Json, report: Path, change: Difference | None) -> None:
+    """The summary of one run."""
+    b = doc["backend"]
+    out.print(Text.assemble((b["name"], "bold"), f"  {b['version']}"))
+    out.print(Text(f"{doc['tier']} tier, rows {doc['rows']}, {number(doc['cases'])} programs, {doc['time']['seconds']:.0f} s", "dim"))
+    if not doc["complete"]:
+        out.print(Text("interrupted: what was not reached counts as not run", "bold yellow"))
+    out.print(_scores(doc))
+    failing = failing_rows(doc)
+    if failing:
+        out.print(_failing(doc, failing))
+    if change is not None:
+        out.print(Text("against the baseline", "bold"))
+        show_difference(out, change)
+    out.print(Text.assemble("report  ", (str(report / "index.html"), "bold")), soft_wrap=True)
+
+
+def _scores(doc: Json) -> Table:
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    table.add_column("level")
+    for name in ("conformance", "", "coverage", "", *_STYLE):
+        table.add_column(name, justify="right")
+    for level, s in doc["scores"].items():
+        decides = level == doc["level"]
+        scores = [(f"{percent(s[kind])} %", f"{number(s[n])} / {number(s['required'])}") for kind, n in (("conformance", "passed"), ("coverage", "run"))]
+        cells = [Text(part, "bold" if decides and k == 0 else "dim" if k else "") for pair in scores for k, part in enumerate(pair)]
+        totals = [Text(number(s["totals"][status]), style if s["totals"][status] else "dim") for status, style in _STYLE.items()]
+        table.add_row(Text(level, "bold" if decides else ""), *cells, *totals)
+    return table
+
+
+def failing_rows(doc: Json) -> dict[str, list[Json]]:
+    """Row -> its failing cells at the level that decides, most first."""
+    found: dict[str, list[Json]] = {}
+    for c in doc["cells"]:
+        if c[doc["level"]]["status"] == "fail":
+            found.setdefault(c["row"], []).append(c)
+    return dict(sorted(found.items(), key=lambda item: -len(item[1])))
+
+
+def _failing(doc: Json, failing: dict[str, list[Json]]) -> Table:
+    hidden = len(failing) - MOST
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold", title=f"failing at level {doc['level']}")
+    table.caption, table.caption_justify = (f"and {hidden} more rows" if hidden > 0 else None), "left"
+    for name in ("Row", "Cells", "dtypes", "Edge classes", "First failure"):
+        table.add_column(name, justify="right" if name == "Cells" else "left", no_wrap=name == "Row")
+    for row, cells in list(failing.items())[:MOST]:
+        dtypes = " ".join(dict.fromkeys(c["dtype"] for c in cells))
+        edges = " ".join(dict.fromkeys(c["edge"] for c in cells))
+        table.add_row(Text(row, "bold"), Text(str(len(cells)), "red"), Text(dtypes), Text(edges), Text(_first(cells[0][doc["level"]])))
+    return table
+
+
+def _first(verdict: Json) -> str:
+    if not verdict["failures"]:
+        return ""
+    f = verdict["failures"][0]
+    if f["got"] is None:
+        return str(f["message"])[:200]
+    operands = f"{', '.join(f['operands'])}: " if f["operands"] else ""
+    return f"{operands}got {f['got']}, allowed {f['allowed']}"
+
+
+def as_json(doc: Json, report: Path, change: Difference | None) -> Json:
+    """The summary for machines; the report has the rest."""
+    head = {k: doc[k] for k in ("backend", "tier", "rows", "level", "complete", "scores")}
+    failing = [{"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]} for cells in failing_rows(doc).values() for c in cells]
+    return head | {"failing": failing, "report": str(report), "baseline": None if change is None else change.to_json()}
+
+
+# --------------------------------------------------------------------------------------------------------- differences
+
+
+def show_difference(out: Console, change: Difference) -> None:
+    """What changed, regressions first."""
+    for kind, (before, after) in change.scores.items():
+        out.print(Text.assemble(f"{kind:12} ", f"{percent(before)} % -> ", (f"{percent(after)} %", "bold")))
+    for name, (before, after) in change.heads.items():
+        out.print(Text(f"{name}: {_plain(before)} -> {_plain(after)}", "dim"), soft_wrap=True)
+    changes = sorted((*change.changed, *change.removed, *change.new), key=lambda c: (not c.regresses, not c.improves, c.cell))
+    if changes:
+        out.print(_changes(changes))
+    n = len(change.regressions)
+    out.print(Text(f"{n} regression{'s' * (n != 1)}, {len(change.changed)} changed, {len(change.new)} new, "
+                   f"{len(change.removed)} removed, {change.same} as before", "bold red" if n else "green"))  # fmt: skip
+
+
+def _plain(value: Any) -> str:
+    return ", ".join(map(str, value.values())) if isinstance(value, dict) else str(value)
+
+
+def _changes(changes: list[Change]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    hidden = len(changes) - 2 * MOST
+    table.caption, table.caption_justify = (f"and {hidden} more" if hidden > 0 else None), "left"
+    for name in ("", "Row", "dtype", "Edge class", "Before", "After"):
+        table.add_column(name)
+    for c in changes[: 2 * MOST]:
+        word = Text("worse", "bold red") if c.regresses else Text("better", "green") if c.improves else Text("")
+        status = [Text(s.value, _STYLE[s.value]) if s else Text("-", "dim") for s in (c.before, c.after)]
+        table.add_row(word, Text(c.cell.row), Text(c.cell.dtype), Text(c.cell.edge), *status)
+    return table
+
+
+# ---------------------------------------------------------------------------------------------------------- exhaustive
+
+
+def show_tallies(out: Console, found: Json, report: Path) -> None:
+    """The table of the exhaustive tier."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("Function", "Inputs", "Wrong", "Not correctly rounded", "Max ulp", "At"):
+        table.add_column(name, justify="left" if name in ("Function", "At") else "right")
+    for t in found["functions"]:
+        wrong = Text(number(t["wrong"]), "bold red" if t["wrong"] else "dim")
+        table.add_row(Text(t["name"]), number(t["inputs"]), wrong, number(t["inexact"]), f"{t['max_ulp']:.3f}", Text(t["worst"]))
+    out.print(table)
+    for example in _examples(found["functions"]):
+        out.print(Text(example, "red"), soft_wrap=True)
+    out.print(Text.assemble("report  ", (str(report / "exhaustive.json"), "bold")), soft_wrap=True)
+
+
+def _examples(functions: Iterable[Json]) -> list[str]:
+    return [f"{t['name']}: {e}" for t in functions for e in t["examples"]][:MOST]

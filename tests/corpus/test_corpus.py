@@ -1,0 +1,60 @@
+"""Every bug found is a file here; each runner is asked again, first thing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops.backends.registry import get
+from uops.fuzz.corpus import FileTest, load, wrong
+from uops.interp import run
+from uops.spec.dialects import Dialect
+from uops.spec.errors import Trap
+from uops.spec.verify import check
+
+FILES = sorted(Path(__file__).parent.glob("*.uops"))
+FOUND = (Path(__file__).parents[2] / "FOUND.md").read_text(encoding="utf-8")
+
+
+def _outputs(result: Any) -> dict[int | str, Any]:
+    return {**dict(enumerate(result.values)), **result.buffers}
+
+
+def _judge(test: FileTest, runner: Any) -> None:
+    if test.error:
+        claim, dialect = test.error
+        assert [b.claim.id for b in check(test.graph, Dialect(dialect))] == [claim]
+        return
+    if test.trap:
+        with pytest.raises(Trap):
+            runner(test.graph, test.inputs)
+        return
+    assert not wrong(test, _outputs(runner(test.graph, test.inputs)))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_the_interpreter_gives_what_the_file_says(path: Path) -> None:
+    _judge(load(path), run)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_compiled_code_gives_what_the_file_says(path: Path) -> None:
+    test = load(path)
+    if test.trap:
+        return  # R26: compiled code need not trap
+    _judge(test, get("llvm").run)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_every_file_has_its_line(path: Path) -> None:
+    assert path.name in FOUND
+
+
+def test_a_wrong_result_is_noticed() -> None:
+    test = load(FILES[0])
+    assert wrong(test, {0: np.array([1, 1, 1, np.nan], np.float16)})
+    assert wrong(test, {0: np.ones(3, np.float16)})
+    assert wrong(test, {})

@@ -1,0 +1,146 @@
+"""The generator makes well-typed TENSOR graphs by every producer, from either driver, without rejecting anything."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from uops.fuzz import producers
+from uops.fuzz.draw import SeededDraw
+from uops.fuzz.generate import Case, case, generate
+from uops.fuzz.strategies import arrays, cases
+from uops.fuzz.values import NUMPY, array, edge_bits, float_bits
+from uops.interp import run
+from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
+from uops.spec.dtypes import DType
+from uops.spec.node import toposort
+from uops.spec.ops import Family, Op
+from uops.spec.rows import ROWS
+from uops.spec.text import parse, show
+from uops.spec.verify import verify
+
+SEEDS = 1500
+
+
+@pytest.fixture(scope="module")
+def many() -> list[Case]:
+    return [case(seed) for seed in range(SEEDS)]
+
+
+def test_every_graph_is_well_formed(many: list[Case]) -> None:
+    for c in many:
+        verify(c.graph, Dialect.TENSOR)
+
+
+def test_every_graph_round_trips_as_text(many: list[Case]) -> None:
+    assert all(parse(show(c.graph)) is c.graph for c in many)
+
+
+def test_every_graph_runs_without_a_trap(many: list[Case]) -> None:
+    for c in many:
+        run(c.graph, c.inputs)
+
+
+def test_the_same_seed_gives_the_same_case() -> None:
+    for seed in range(50):
+        a, b = case(seed), case(seed)
+        assert a.graph is b.graph
+        assert a.inputs.keys() == b.inputs.keys()
+        assert all(np.array_equal(_bits(a.inputs[k]), _bits(b.inputs[k])) for k in a.inputs)
+
+
+def _bits(x: Any) -> Any:
+    a = np.atleast_1d(np.asarray(x))
+    return a.view(f"u{a.dtype.itemsize}")
+
+
+def test_every_family_dtype_and_producible_op_occurs(many: list[Case]) -> None:
+    nodes = [u for c in many for u in toposort(c.graph)]
+    ops = {u.op for u in nodes}
+    tensor_families = {Family.SOURCE, Family.MOVEMENT, Family.REDUCE, Family.CALL, Family.LOAD, Family.STORE, Family.ORDERING}
+    assert {ROWS[op].family for op in ops} == tensor_families | {Family.ELEMENTWISE, Family.DECOMPOSED, Family.MARKER}
+    assert {u.dtype for u in nodes} == {*dt.STORABLE, dt.index, dt.void}
+    assert len(ops) > 50
+
+
+def test_every_producer_makes_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Counter[str] = Counter()
+
+    def counting(p: producers.Producer) -> producers.Producer:
+        def make(*args: Any) -> Any:
+            made[p.name] += 1
+            return p.make(*args)
+
+        return producers.Producer(p.name, p.admits, make, p.always)
+
+    from uops.fuzz import generate as module
+
+    monkeypatch.setattr(module, "PRODUCERS", tuple(map(counting, producers.PRODUCERS)))
+    monkeypatch.setattr(module, "LEAVES", tuple(map(counting, producers.LEAVES)))
+    for seed in range(1500):
+        case(seed)
+    assert set(made) == {p.name for p in (*producers.PRODUCERS, *producers.LEAVES)}
+
+
+def test_values_stay_within_the_element_cap(many: list[Case]) -> None:
+    sizes = [math.prod(u.shape) for c in many for u in toposort(c.graph) if u.dtype not in (dt.void, dt.index) and u.op is not Op.PARAM]
+    symbolic = [s for s in sizes if not isinstance(s, int)]
+    assert not symbolic
+    assert max(sizes) <= 8 * 1000  # bytes of the widest dtype, when a Bitcast or Slice spells them
+
+
+@pytest.mark.parametrize("d", dt.STORABLE, ids=lambda d: d.short)
+def test_edge_pools_hold_what_breaks_compilers(d: DType) -> None:
+    pool = set(edge_bits(d))
+    width = (1 << d.bits) - 1
+    assert all(0 <= v <= width for v in pool)
+    if d.is_float:
+        sign = 1 << (d.bits - 1)
+        top = float_bits(d, d.max_finite)
+        assert {0, sign, 1, sign | 1, (1 << d.man_bits) - 1, 1 << d.man_bits, top, sign | top} <= pool
+        assert any(v & ~sign > top + d.has_inf for v in pool)
+        assert not d.has_inf or {top + 1, sign | top + 1} <= pool
+    elif d is not dt.bool_:
+        assert {0, 1, width, 1 << (d.bits - 1), (1 << (d.bits - 1)) - 1, d.bits, d.bits - 1} <= pool
+
+
+@pytest.mark.parametrize("d", dt.FLOATS, ids=lambda d: d.short)
+def test_float_bits_is_the_storage_encoding(d: DType) -> None:
+    every = np.arange(1 << min(d.bits, 16), dtype=np.uint64) << max(0, d.bits - 16)
+    stored = every.astype(f"u{d.itemsize}").view(NUMPY[d])
+    for bits, value in zip(every.tolist(), stored.astype(np.float64).tolist(), strict=True):
+        if math.isfinite(value):
+            assert float_bits(d, value) == bits
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(cases(max_nodes=8, max_elements=64))
+def test_the_hypothesis_driver_gives_runnable_cases(c: Case) -> None:
+    verify(c.graph, Dialect.TENSOR)
+    run(c.graph, c.inputs)
+
+
+@settings(max_examples=60, deadline=None)
+@given(arrays())
+def test_array_strategies_have_storage_dtypes(a: Any) -> None:
+    assert a.dtype in NUMPY.values()
+
+
+@given(st.integers(0, 2**40), st.sampled_from(dt.STORABLE))
+@settings(max_examples=40, deadline=None)
+def test_arrays_have_the_shape_and_dtype_asked_for(seed: int, d: DType) -> None:
+    a = array(SeededDraw(seed), d, (3, 5))
+    assert a.shape == (3, 5) and a.dtype == NUMPY[d]
+
+
+def test_options_limit_dtypes_and_sizes() -> None:
+    for seed in range(200):
+        c = generate(SeededDraw(seed), nodes=6, max_elements=16, dtypes=(dt.float32,))
+        assert c.graph.op is Op.TUPLE or math.prod(c.graph.shape) <= 16
