@@ -1,14 +1,15 @@
 """The input file format: named arrays in one `.npz`, as `uops run --inputs` reads them and reports write them.
 
-A member is named like the input: `p<slot>` for a Param, `b<unique>` for a Buffer's initial contents, a variable's name. NumPy's own
-dtypes are stored as they are, so a file made by `numpy.savez(path, p0=..., n=7)` is one. What NumPy cannot store by itself has a second
-member, `<name>.dtype`, a string that says how to read the first:
+A member is named like the input: `p<slot>` for a Param, `b<unique>` for a Buffer's initial contents, a variable's name. NumPy's
+own dtypes are stored as they are, so a file made by `numpy.savez(path, p0=..., n=7)` is one. What NumPy cannot store by itself has a
+second member, `<name>.dtype`, a string that says how to read the first:
 
     bfloat16, float8_e4m3fn, float8_e5m2    the first holds the bits, as uint16 or uint8
     index                                   the first holds decimal strings: an array of Python ints
     int                                     the first holds one decimal string: a Python int
 
-A one-element integer member without it, under a name that is neither `p<slot>` nor `b<unique>`, is a Python int too. No member is pickled.
+A one-element integer member without it, under a name that is neither `p<slot>` nor `b<unique>`, is a Python int too. No member is
+pickled.
 """
 
 from __future__ import annotations
@@ -65,9 +66,10 @@ def _members(name: str, value: Any) -> dict[str, Array]:
 def load(file: str | Path | BinaryIO) -> dict[str, Any]:
     """The inputs of a file. Raises BadInputs on anything that is not one."""
     try:
-        with np.load(file, allow_pickle=False) as members:
-            if not isinstance(members, np.lib.npyio.NpzFile):
-                raise BadInputs(f"{_called(file)} is one array, not an .npz of named arrays")
+        members = np.load(file, allow_pickle=False)
+        if isinstance(members, np.ndarray):
+            raise BadInputs(f"{_called(file)} is one array, not an .npz of named arrays")
+        with members:
             found = {name: members[name] for name in members.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as e:
         raise BadInputs(f"{_called(file)} is no input file: {e}") from e
@@ -79,7 +81,7 @@ def _called(file: str | Path | BinaryIO) -> str:
 
 
 def _value(name: str, a: Array, kind: Array | None) -> Any:
-    if kind is None:
+    if kind is None:  # as NumPy has it
         free = a.size == 1 and a.dtype.kind in "iu" and not _ARRAY_KEY.fullmatch(name)
         return int(a.reshape(-1)[0]) if free else a
     word = str(kind)
@@ -87,7 +89,7 @@ def _value(name: str, a: Array, kind: Array | None) -> Any:
         return _READ[word](a)
     except KeyError:
         raise BadInputs(f"{name}{_SUFFIX} is {word!r}; known: {', '.join(_READ)}") from None
-    except (ValueError, TypeError) as e:
+    except (ValueError, TypeError, IndexError) as e:
         raise BadInputs(f"{name} cannot be read as {word}: {e}") from e
 
 

@@ -2,7 +2,8 @@
 
 Takes: a node whose sources are all Consts. Gives: the number it evaluates to, or None where the folder does not know one answer
 (an approximated op, whose bits the kernel decides, R27; a Trap). Spec: rulings R01 to R29 at level strict.
-This is a text of its own: it shares no arithmetic with the interpreters nor with the prover, so that one wrong idea cannot hide in all three.
+This is a text of its own: it shares no arithmetic with the interpreters nor with the prover, so that one wrong idea cannot hide
+in all three.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def _count(d: DType, n: int) -> int | None:
 
 
 def nearest(d: DType, x: Fraction, zero: float = 0.0) -> float:
-    """`x` to the nearest value of `d`, ties to even; `zero` is the result of an exact 0; overflow is infinite, in fp8e4m3 NaN (R15)."""
+    """`x` to the nearest value of `d`, ties to even; `zero` stands for an exact 0; overflow is infinite, in fp8e4m3 NaN (R15)."""
     if x == 0:
         return zero
     sign, m = (-1 if x < 0 else 1), abs(x)
@@ -279,7 +280,8 @@ def encode(x: Number, d: DType) -> int:
     while m >= Fraction(2) ** (exponent + 1):
         exponent += 1
     units = int(m / Fraction(2) ** (exponent - mantissa))
-    return sign | ((exponent - least) << mantissa) + units
+    bits: int = sign | ((exponent - least) << mantissa) + units
+    return bits
 
 
 def decode(bits: int, d: DType) -> Number:

@@ -1,8 +1,8 @@
 """Patterns: the language in which both sides of a rewrite rule, and its condition, are written.
 
-A pattern is matched against a node, instantiated into a node, printed, and enumerated by whoever checks or proves a rule; it is data.
-Variables and constants combine by Python's operators: `x // c`, `(x + y) % c`, `(x >= 0) & (x < c)`. A Python number in a pattern
-stands for the Const of that value in the dtype of its neighbour.
+A pattern is matched against a node, instantiated into a node, printed, and enumerated by whoever checks or proves a rule; it is
+data. Variables and constants combine by Python's operators: `x // c`, `(x + y) % c`, `(x >= 0) & (x < c)`. A Python number in a
+pattern stands for the Const of that value in the dtype of its neighbour.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TypeVar:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pattern:
-    """A variable (`name`), a literal (`value`) or an operation (`op`, `src`; Cast and Bitcast with a dtype or type variable `to`)."""
+    """A variable (`name`), a literal (`value`) or an operation (`op`, `src`; `to` is the dtype of a Cast or Bitcast)."""
 
     op: Op | None = None
     src: tuple[Pattern, ...] = ()
@@ -248,7 +248,8 @@ def variables(p: Pattern) -> dict[str, Pattern]:
 
 
 _SIGN = {
-    Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.IDIV: "//", Op.MOD: "%", Op.AND: "&", Op.OR: "|", Op.XOR: "^", Op.SHL: "<<", Op.SHR: ">>",
+    Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.IDIV: "//", Op.MOD: "%",
+    Op.AND: "&", Op.OR: "|", Op.XOR: "^", Op.SHL: "<<", Op.SHR: ">>",
     Op.CMPLT: "<", Op.CMPLE: "<=", Op.CMPGT: ">", Op.CMPGE: ">=", Op.CMPEQ: "==", Op.CMPNE: "!=",
 }  # fmt: skip
 

@@ -2,8 +2,8 @@
 
 Takes: TENSOR. Gives: any stage up to PROGRAM. Spec: Lowering Pipeline.
 
-A pass says which dialect it takes and gives, and which earlier passes it relies on, with the reason. With `Config.verify` the graph is
-judged against the dialect after every pass, so that a pass that breaks its contract is named by the error.
+A pass says which dialect it takes and gives, and which earlier passes it relies on, with the reason. With `Config.verify` the
+graph is judged against the dialect after every pass, so that a pass that breaks its contract is named by the error.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ PIPELINE: tuple[Pass, ...] = (
 
 
 def check_pipeline(passes: Sequence[Pass]) -> None:
-    """Raise Crash unless each pass takes what the one before gives, relies on earlier ones only, and the stages are all there in order."""
+    """Raise Crash unless each pass takes what the one before gives, relies on earlier ones only, and the stages are all there in
+    order."""
     seen: set[str] = set()
     for before, p in zip((None, *passes), passes):
         if before is not None and before.gives is not p.takes:
@@ -106,11 +107,7 @@ def lower(graph: UOp, target: Target, upto: str = "render", config: Config | Non
     """`graph` after the stage `upto`. Raises SpecError, CompileError or Unsupported."""
     if upto not in STAGES:
         raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
-    found = graph
-    for stage, found in _run(graph, target, config):
-        if stage == upto:
-            break
-    return found
+    return next(found for stage, found in _run(graph, target, config) if stage == upto)
 
 
 def stages(graph: UOp, target: Target, config: Config | None = None) -> dict[str, UOp]:

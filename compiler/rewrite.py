@@ -1,9 +1,9 @@
 """The rewrite engine: rules as values, applied bottom-up to a fixpoint.
 
-A `Rule` says: a node of the form `lhs` may be replaced by `rhs` where `when` holds. All three are patterns, so that the same object is
-matched here, checked on all small values by the tests, proved and printed. Where only code can find the right side, `witness` proposes
-values for further variables and `when` judges them: an untrusted finder, a checked rule (STYLE 7).
-Each rule is sound alone. Termination: every step lowers `cost`, a fixed order on nodes; `Rewriter(check=True)` asserts it at each step.
+A `Rule` says: a node of the form `lhs` may be replaced by `rhs` where `when` holds. All three are patterns, so that the same
+object is matched here, checked on all small values by the tests, proved and printed. Where only code can find the right side,
+`witness` proposes values for further variables and `when` judges them: an untrusted finder, a checked rule (STYLE 7). Each rule
+is sound alone. Termination: every step lowers `cost`, a fixed order on nodes; `Rewriter(check=True)` asserts it at each step.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ _COMMUTES = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.CMPNE, 
 
 
 def cost(root: UOp) -> int:
-    """The cost of a node as a tree: op weights plus sources, a dividend twice, one more for a constant that stands left of a variable.
+    """The cost of a node as a tree: op weights plus sources, a dividend twice, one more for a constant that stands left of a
+    variable.
 
     Strictly monotonic in every source but for that one unit, which is less than any rule that makes a constant saves; so a step
     that lowers the cost of a node lowers that of every node above, and rewriting ends.

@@ -1,8 +1,8 @@
 """The runtime: compiled programs as callables on NumPy arrays.
 
-`compile(graph, target)` gives a `Compiled`; calling it takes arrays by key (`p<slot>` for a free Param, `b<unique>` for the initial contents
-of a Buffer, a variable's name) and gives a `Result`. Inputs are checked against the graph: SpecError names the key, what was expected
-and what was got; a variable outside its bounds, or a bool byte other than 0 and 1, is a Trap (R24, R48).
+`compile(graph, target)` gives a `Compiled`; calling it takes arrays by key (`p<slot>` for a free Param, `b<unique>` for the
+initial contents of a Buffer, a variable's name) and gives a `Result`. Inputs are checked against the graph: SpecError names the
+key, what was expected and what was got; a variable outside its bounds, or a bool byte other than 0 and 1, is a Trap (R24, R48).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What the compiler asks of a target: a description, a renderer, a toolchain and a loader.
 
-Calling convention of a loaded kernel: `kernel(addresses, scalars)`, both with one entry per argument of its Call, in slot order. The
-entry of a buffer is its address (the other table's is ignored), the entry of a named variable its value.
+Calling convention of a loaded kernel: `kernel(addresses, scalars)`, both with one entry per argument of its Call, in slot order.
+The entry of a buffer is its address (the other table's is ignored), the entry of a named variable its value.
 """
 
 from __future__ import annotations

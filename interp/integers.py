@@ -139,8 +139,8 @@ def shift_machine(ufunc: np.ufunc, d: DType) -> Callable[[Array, Array], Any]:
 
 
 def unsigned_counts(b: Array, cap: int) -> Array:
-    """min(b read as unsigned, cap); an index count has no width to wrap in, so a negative one is a Trap (R06, R29)."""
+    """min(b read as unsigned, cap); a negative index, read as unsigned, is beyond every width."""
     if b.dtype == OBJECT:
-        return _counts(b, cap)
+        return np.where(b < 0, cap, np.minimum(b, cap)).astype(np.int64)
     counts: Array = np.asarray(np.minimum(b.view(f"u{b.dtype.itemsize}"), cap))
     return counts

@@ -7,11 +7,12 @@ The comments beside each table state the weighted error that the rounded coeffic
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import mpmath as mp
-from remez import Problem, fit_rounded, powers, to_binary, to_pair
+from remez import Problem, Rounding, fit_rounded, powers, to_binary, to_pair
 
 Real = Any
 PRECISION = 320
@@ -80,18 +81,18 @@ def _exp_problem(degree: int) -> Problem:
 SINGLE, DOUBLE = to_binary(24), to_binary(53)
 # fmt: off
 #: name -> (meaning, problem, the rounding of each coefficient)
-TABLES = {
-    "EXP2_32":     ("2^r - 1 = r*(c0 + c1 r + ..), |r| <= 1/2",                  lambda: _exp2_problem(6),   [SINGLE] * 6),
-    "EXP2_64":     ("the same in float64",                                       lambda: _exp2_problem(11),  [DOUBLE] * 11),
-    "EXP2_POW32":  ("the same, for float32 Pow in float64",                      lambda: _exp2_problem(7),   [DOUBLE] * 7),
-    "LOG2_32":     ("log2(1 + f) / f, 1 + f in [sqrt(1/2), sqrt(2)]",            lambda: _log2_problem(9),   [SINGLE] * 10),
-    "LOG2_64":     ("the same in float64",                                       lambda: _log2_problem(20),  [DOUBLE] * 21),
-    "LOG2_POW32":  ("the same, for float32 Pow in float64",                      lambda: _log2_problem(12),  [DOUBLE] * 13),
-    "SIN_32":      ("(sin(r) / r - 1) / z, z = r*r <= (pi/2)^2",                 lambda: _sin_problem(4, mp.pi / 2), [SINGLE] * 5),
-    "SIN_64":      ("the same in float64, z <= 1",                               lambda: _sin_problem(6, mp.mpf(1)), [DOUBLE] * 7),
-    "COS_64":      ("(cos(r) - 1 + z/2) / z^2, z = r*r <= (pi/4)^2",             lambda: _cos_problem(5),    [DOUBLE] * 6),
-    "ATANH_HEAD":  ("2 atanh(s) / (s ln 2), z = s*s; the first terms as pairs",  lambda: _atanh_problem(9),  [to_pair] * 4 + [DOUBLE] * 6),
-    "EXP_TAIL":    ("(exp(w) - 1 - w - w*w/2) / w^3, |w| <= ln(2)/8",            lambda: _exp_problem(6),    [DOUBLE] * 7),
+TABLES: dict[str, tuple[str, Callable[[], Problem], list[Rounding]]] = {
+    "EXP2_32":     ("2^r - 1 = r*(c0 + c1 r + ..), |r| <= 1/2",          lambda: _exp2_problem(6),   [SINGLE] * 6),
+    "EXP2_64":     ("the same in float64",                               lambda: _exp2_problem(11),  [DOUBLE] * 11),
+    "EXP2_POW32":  ("the same, for float32 Pow in float64",              lambda: _exp2_problem(7),   [DOUBLE] * 7),
+    "LOG2_32":     ("log2(1 + f) / f, 1 + f in [sqrt(1/2), sqrt(2)]",    lambda: _log2_problem(9),   [SINGLE] * 10),
+    "LOG2_64":     ("the same in float64",                               lambda: _log2_problem(20),  [DOUBLE] * 21),
+    "LOG2_POW32":  ("the same, for float32 Pow in float64",              lambda: _log2_problem(12),  [DOUBLE] * 13),
+    "SIN_32":      ("(sin(r) / r - 1) / z, z = r*r <= (pi/2)^2",         lambda: _sin_problem(4, mp.pi / 2), [SINGLE] * 5),
+    "SIN_64":      ("the same in float64, z <= 1",                       lambda: _sin_problem(6, mp.mpf(1)), [DOUBLE] * 7),
+    "COS_64":      ("(cos(r) - 1 + z/2) / z^2, z = r*r <= (pi/4)^2",     lambda: _cos_problem(5),    [DOUBLE] * 6),
+    "ATANH_HEAD":  ("2 atanh(s) / (s ln 2), z = s*s, first terms as pairs", lambda: _atanh_problem(9), [to_pair] * 4 + [DOUBLE] * 6),
+    "EXP_TAIL":    ("(exp(w) - 1 - w - w*w/2) / w^3, |w| <= ln(2)/8",    lambda: _exp_problem(6),    [DOUBLE] * 7),
 }
 # fmt: on
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -52,13 +52,13 @@ def measure_ops() -> None:
             graph = decompose(b.alu(op, *leaves))
             run = Kernel(graph, leaves)
             arrays = [random.astype(d.name), random[::-1].astype(d.name)][: len(leaves)]
-            best = min(_seconds(lambda run=run, arrays=arrays: run(*arrays)) for _ in range(7))
+            best = min(_seconds(run, arrays) for _ in range(7))
             print(f"{name:5} {d.name:8} {operations(graph):4} operations  {best / BLOCK * 1e9:7.2f} ns per element")
 
 
-def _seconds(f: Callable[[], Any]) -> float:
+def _seconds(run: Kernel, arrays: list[Any]) -> float:
     start = time.perf_counter()
-    f()
+    run(*arrays)
     return time.perf_counter() - start
 
 

@@ -37,8 +37,8 @@ def exponents(r: Random, n: int) -> Any:
 
 #: Arguments of sin nearest to a multiple of pi/2, small and large, and the extremes.
 SIN_WORST = np.array(
-    [6381956970095103 * 2.0**797, 11.0, 22.0, 355.0, 710.0, 103993.0, 1e22, 2.0**1023, np.finfo(np.float64).max, 5e-324, 2.0**-1022, 1.0,
-     np.nextafter(1.0, 0.0), 0.75, np.pi / 4, np.pi / 2, np.pi, 2 * np.pi, np.nextafter(np.pi, 4.0), -np.pi]
+    [6381956970095103 * 2.0**797, 11.0, 22.0, 355.0, 710.0, 103993.0, 1e22, 2.0**1023, np.finfo(np.float64).max, 5e-324, 2.0**-1022,
+     1.0, np.nextafter(1.0, 0.0), 0.75, np.pi / 4, np.pi / 2, np.pi, 2 * np.pi, np.nextafter(np.pi, 4.0), -np.pi]
 )  # fmt: skip
 
 DOUBLE_POINTS: dict[str, dict[str, Maker]] = {

@@ -40,7 +40,11 @@ class Grid:
 
 def powers(low: int, high: int) -> list[Function]:
     """x^low .. x^high."""
-    return [lambda x, k=k: x**k for k in range(low, high + 1)]
+
+    def power(k: int) -> Function:
+        return lambda x: x**k
+
+    return [power(k) for k in range(low, high + 1)]
 
 
 def sample(p: Problem, per_coefficient: int = 25) -> Grid:

@@ -11,4 +11,7 @@ from uops.compiler.decompose.casts import NATIVE, float_to_integer, integer_to_o
 from uops.compiler.decompose.lower import decompose, lower
 from uops.compiler.decompose.narrow import SMALL, encode, narrow, widen
 
-__all__ = ["NATIVE", "SMALL", "decompose", "encode", "float_to_integer", "integer_to_odd", "lower", "lower_cast", "narrow", "storage", "widen"]
+__all__ = [
+    "decompose", "lower", "lower_cast", "storage", "NATIVE", "SMALL",
+    "narrow", "widen", "encode", "float_to_integer", "integer_to_odd",
+]  # fmt: skip

@@ -19,11 +19,11 @@ from uops.spec.ops import Op
 
 Shape = tuple[int, ...]
 Number = bool | int | float
-Operand = "E | Number"
 
 #: The unsigned and signed integers of a float's width.
 BITS = {
-    dt.fp8e4m3: dt.uint8, dt.fp8e5m2: dt.uint8, dt.float16: dt.uint16, dt.bfloat16: dt.uint16, dt.float32: dt.uint32, dt.float64: dt.uint64,
+    dt.fp8e4m3: dt.uint8, dt.fp8e5m2: dt.uint8, dt.float16: dt.uint16, dt.bfloat16: dt.uint16,
+    dt.float32: dt.uint32, dt.float64: dt.uint64,
 }  # fmt: skip
 SIGNED = {dt.uint8: dt.int8, dt.uint16: dt.int16, dt.uint32: dt.int32, dt.uint64: dt.int64}
 
@@ -141,10 +141,6 @@ def where(condition: E, a: E | Number, b: E | Number) -> E:
 def pick(condition: E, a: Number, b: Number, dtype: DType) -> E:
     """A choice of two constants."""
     return where(condition, condition.const(a, dtype), condition.const(b, dtype))
-
-
-def both(a: E, b: E) -> E:
-    return a & b
 
 
 def horner(x: E, coefficients: Sequence[float]) -> E:

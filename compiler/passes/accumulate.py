@@ -1,7 +1,8 @@
 """Reductions as accumulators: the first step of instruction selection.
 
-A Reduce over ranges becomes a REG Buffer of one element: the identity is stored before the loops, every iteration combines into it, and
-the result is loaded after the last End. Small floats accumulate in float32 and are rounded once at the end, which R32 allows.
+A Reduce over ranges becomes a REG Buffer of one element: the identity is stored before the loops, every iteration combines into
+it, and the result is loaded after the last End. Small floats accumulate in float32 and are rounded once at the end, which R32
+allows.
 """
 
 from __future__ import annotations

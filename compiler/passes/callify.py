@@ -53,7 +53,7 @@ def outputs(root: UOp) -> tuple[Output, ...]:
 
 
 def resolve(root: UOp) -> UOp:
-    """`root` without Function, GetTuple, Call and gradient markers: each is replaced by what it stands for; innermost first (R64)."""
+    """`root` without Function, GetTuple, Call and gradient markers: what each stands for is put in, innermost first (R64)."""
     done: dict[UOp, UOp] = {}
     for u in toposort(root):
         src = tuple(done[s] for s in u.src)

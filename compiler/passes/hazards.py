@@ -59,8 +59,8 @@ def _copy(u: UOp) -> UOp:
 class _Hazards:
     """A walk in execution order that knows, per value, which contents of which memory it still has to read.
 
-    `late`: values to compute at their own place. `uses`: (node, source position) where a reference is to be copied for that use only;
-    the reference itself stays one, since a Store may target it later.
+    `late`: values to compute at their own place. `uses`: (node, source position) where a reference is to be copied for that use
+    only; the reference itself stays one, since a Store may target it later.
     """
 
     def __init__(self, order: Sequence[UOp]) -> None:

@@ -1,7 +1,7 @@
 """Kernels under construction: places, and the closed form of a finished kernel.
 
-A finished kernel is a Call of a Sink over its Store in its loops. Its Params are numbered: the memory it writes, the memory it reads in
-order of first use, then named variables; memory is flat.
+A finished kernel is a Call of a Sink over its Store in its loops. Its Params are numbered: the memory it writes, the memory it
+reads in order of first use, then named variables; memory is flat.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _variable(arg: ParamArg, slot: int) -> ParamArg:
 
 
 def _name(number: int, body: UOp) -> str:
-    """`r` for a kernel that reduces, `e` for one that does not; then its number and the extents of its loops, in order of opening."""
+    """`r` for a kernel that reduces, else `e`; then its number and the extents of its loops, in order of opening."""
     order = toposort(body)
     kind = "r" if any(u.op is Op.REDUCE for u in order) else "e"
     ranges = sorted((u for u in order if u.op is Op.RANGE), key=lambda u: int(u.arg.axis_id))

@@ -1,10 +1,10 @@
 """Linearize: the order of instructions.
 
-Takes: SELECTED. Gives: LINEAR (each kernel body a Linear; every instruction after its sources, a Range opens its loop, its End closes it).
-Spec: Lowering Pipeline/Linearize; Range, End, After, Linear; R57 to R59.
+Takes: SELECTED. Gives: LINEAR (each kernel body a Linear; every instruction after its sources, a Range opens its loop, its End
+closes it). Spec: Lowering Pipeline/Linearize; Range, End, After, Linear; R57 to R59.
 
-An instruction stands in the innermost loop that it depends on, so that what a loop does not change is computed before it. Loops nest as
-their Ends say: a Range that is closed by an End is inside of every loop that the End's body depends on otherwise.
+An instruction stands in the innermost loop that it depends on, so that what a loop does not change is computed before it. Loops
+nest as their Ends say: a Range that is closed by an End is inside of every loop that the End's body depends on otherwise.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Blocks:
         return self.parent[u] if u.op is Op.RANGE else self._innermost(live[u])
 
     def emit(self) -> list[UOp]:
-        """Loop bodies are contiguous: in each block, child loops are units that need all that their instructions need from outside."""
+        """Loop bodies are contiguous: to its block, a loop is a unit that needs all that its instructions need from outside."""
         members: dict[UOp | None, list[UOp]] = {}
         for u in self.listed:
             members.setdefault(self.block[u], []).append(u)

@@ -1,9 +1,11 @@
 """Register/memory plan: where intermediate values live.
 
-Takes: LINEAR. Gives: PLANNED (intermediate Buffers are Slices of an arena). Spec: Lowering Pipeline/Register-Memory Plan; Slice; R61.
+Takes: LINEAR. Gives: PLANNED (intermediate Buffers are Slices of an arena). Spec: Lowering Pipeline/Register-Memory Plan; Slice;
+R61.
 
-An intermediate is a Buffer that the caller does not see. It lives from the first Call that has it as an argument to the last; two whose
-lives do not meet may share bytes. Places are chosen first fit, in order of birth. Registers need no plan: they are a kernel's own.
+An intermediate is a Buffer that the caller does not see. It lives from the first Call that has it as an argument to the last; two
+whose lives do not meet may share bytes. Places are chosen first fit, in order of birth. Registers need no plan: they are a
+kernel's own.
 """
 
 from __future__ import annotations

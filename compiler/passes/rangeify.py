@@ -1,12 +1,12 @@
 """Rangeify: the kernel split, and every kernel broken down to shape ().
 
-Takes: CALLIFIED. Gives: KERNEL (a Linear of Calls in execution order; each body a Sink of a Store in its loops, on flat 1-D Params).
-Spec: Lowering Pipeline/Rangeify; rows Movement/*, Reduce, Load, Store; R14, R27, R41 to R46, R51 to R54.
+Takes: CALLIFIED. Gives: KERNEL (a Linear of Calls in execution order; each body a Sink of a Store in its loops, on flat 1-D
+Params). Spec: Lowering Pipeline/Rangeify; rows Movement/*, Reduce, Load, Store; R14, R27, R41 to R46, R51 to R54.
 
 Ranges start at the elements of what is stored and are pushed to its sources, consumers first, through movement ops as functions on
 index tuples (`views`). A value is realised - computed by a kernel of its own into a Buffer - when its consumers disagree on the
-element they want, when it is a copy by definition, or when it is a Reduce that would be computed more often than once. So every value
-is computed once (R27), and no work is multiplied but by Expand. Kernels run in the topological order of what they compute.
+element they want, when it is a copy by definition, or when it is a Reduce that would be computed more often than once. So every
+value is computed once (R27), and no work is multiplied but by Expand. Kernels run in the topological order of what they compute.
 """
 
 from __future__ import annotations
@@ -190,13 +190,13 @@ def _through(state: Rangeify, u: UOp, place: Place) -> list[Part]:
 
 
 def runs_once(place: Place) -> bool:
-    """Whether a kernel wants each element of a value exactly once: the place runs over just the kernel's own loops, without a gate."""
+    """Whether a kernel wants each element exactly once: the place runs over just the kernel's own loops, without a gate."""
     ranges = [i for i in place.coords if i is not ZERO]
     return place.gate is None and len(ranges) == len(place.kernel.ranges) and set(ranges) == set(place.kernel.ranges)
 
 
 def stored_as(u: UOp) -> DType:
-    """The dtype of a realised value's Buffer; index values take the narrower of int32 and int64 that their bounds allow (R08, R29)."""
+    """The dtype of a realised value's Buffer; an index is stored in int32 if its bounds allow it, else in int64 (R08, R29)."""
     if u.dtype is not dt.index:
         return u.dtype
     lo, hi = u.min_max or (dt.index.min, dt.index.max)

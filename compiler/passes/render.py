@@ -1,6 +1,7 @@
 """Render: the machine code.
 
-Takes: PLANNED. Gives: PROGRAM (each kernel body a Program of its instructions, source and binary). Spec: Lowering Pipeline/Render; Program.
+Takes: PLANNED. Gives: PROGRAM (each kernel body a Program of its instructions, source and binary). Spec: Lowering
+Pipeline/Render; Program.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 Takes: EXPANDED. Gives: SELECTED (no Reduce, no index arithmetic, no small float; ops of the target only).
 Spec: Lowering Pipeline/Instruction Selection; Decomposed elementwise ops; R08, R15 to R22, R32.
 
-Steps per kernel: reductions become accumulators (`accumulate`), index values get a machine width (`widths`), ops are decomposed and small
-floats become the unsigned integers of their bits, rounded once per op (`uops.compiler.decompose`), and the values are simplified.
+Steps per kernel: reductions become accumulators (`accumulate`), index values get a machine width (`widths`), ops are decomposed
+and small floats become the unsigned integers of their bits, rounded once per op (`uops.compiler.decompose`), and the values are
+simplified.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from uops.spec.ops import ALU, Op
 
 
 def select(root: UOp, target: Target) -> UOp:
-    """Every kernel in the target's ops and dtypes; raises CompileError or Unsupported. Arguments stay: a small float's bits are its memory."""
+    """Every kernel in the target's ops and dtypes; raises CompileError or Unsupported. Arguments stay: a small float's bits are its
+    memory."""
     uniques = itertools.count(highest_unique(toposort(root)) + 1)
     return root.replace(src=tuple(c.replace(src=(_kernel(c.src[0], target, uniques), *c.src[1:])) for c in root.src))
 

@@ -1,8 +1,8 @@
 """Where a Store writes: the view that is its target, followed to the memory below.
 
 A target is a chain of views (R51). Index tuples go through it as they do for values (`views`). Where a Bitcast or Slice on the way
-changes the element size, the value is stored byte by byte, which is right for every chain of views (little-endian, R46): each byte is
-put into the element of memory that holds it, by reading, changing and writing that element.
+changes the element size, the value is stored byte by byte, which is right for every chain of views (little-endian, R46): each
+byte is put into the element of memory that holds it, by reading, changing and writing that element.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Machine widths of index values: the second step of instruction selection (R08).
 
-Index values are mathematical integers. A kernel computes them in int32 if min_max proves that every one fits, else in int64, else it
-cannot be compiled. What is left of dtype index are loop counters and named variables, which are cast where their value is used, and the shapes of Params.
+Index values are mathematical integers. A kernel computes them in int32 if min_max proves that every one fits, else in int64, else
+it cannot be compiled. What is left of dtype index are loop counters and named variables, which are cast where their value is
+used, and the shapes of Params.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Constants: an op of constants is the constant it evaluates to, and constants stand on the right.
 
-The evaluation is the witness, found by `uops.compiler.fold`; the condition says what it must be. For floats the folder rounds once (R16).
+The evaluation is the witness, found by `uops.compiler.fold`; the condition says what it must be. For floats the folder rounds
+once (R16).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Index arithmetic: rules over the integers (R08), with floor division (R01, R02) and x // 0 = 0, x % 0 = x (R03).
 
-Sums are compared and split in their canonical form (`uops.compiler.linear`): a witness proposes the parts of a sum, and the condition
-says that they add up to it. So one rule per law covers every shape in which the terms may stand.
+Sums are compared and split in their canonical form (`uops.compiler.linear`): a witness proposes the parts of a sum, and the
+condition says that they add up to it. So one rule per law covers every shape in which the terms may stand.
 """
 
 from __future__ import annotations

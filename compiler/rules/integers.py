@@ -1,6 +1,7 @@
 """Machine integers of every width, modulo 2^n (R05), and index: identities that need no condition on overflow.
 
-The integers modulo 2^n are a commutative ring with 0 and 1, and bitwise operations are a lattice on their bits: only laws of both are here.
+The integers modulo 2^n are a commutative ring with 0 and 1, and bitwise operations are a lattice on their bits: only laws of both
+are here.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from uops.spec.ops import Op
 
 x = var("x", ALL_INTS)
 zero = lift(0)
+negated = -x
 
 RULES = (
     # Ring: 0 is neutral for +, 1 for *, and 0 absorbs.
@@ -19,7 +21,7 @@ RULES = (
     Rule("sub-self", x - x, zero),
     Rule("mul-one", x * 1, x),
     Rule("mul-zero", x * 0, zero),
-    Rule("neg-neg", -(-x), x),
+    Rule("neg-neg", -negated, x),
     # Lattice of bits.
     Rule("and-zero", x & 0, zero),
     Rule("and-self", x & x, x),

@@ -1,4 +1,4 @@
-"""`pyref`: a target that executes instruction lists in Python, element by element, so that stages are tested without a toolchain."""
+"""`pyref`: a target that executes instruction lists in Python, element by element: stages are tested without a toolchain."""
 
 import ctypes
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """The difference of two reports, and whether the second is worse.
 
-A cell *regresses* when its status became worse, in the order of `WORSE`, or when it passed or ran before and is gone although the second
-run was asked for it. A cell that only the second report has is new; it is no regression, whatever its status.
+A cell *regresses* when its status became worse, in the order of `WORSE`, or when it was run without failing before and is gone although
+the second run was asked for it. A cell that only the second report has is new; it is no regression, whatever its status.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def _entry(c: Change) -> Json:
 
 
 def difference(before: Json, after: Json, level: Level) -> Difference:
-    """Compare two documents. Cells of `before` that `after` was not asked for (another tier, other rows) do not count as removed."""
+    """Compare two documents. Cells of `before` that `after` was not asked for (another tier, other rows) are not removed."""
     a, b = _statuses(before, level), _statuses(after, level)
     asked = before["tier"] == after["tier"]
     changes = [Change(cell, a.get(cell), b.get(cell)) for cell in sorted(a.keys() | b.keys())]

@@ -11,7 +11,7 @@ import platform
 import re
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,7 @@ def document(run: Run, level: Level = Level.STRICT, *, started: datetime | None 
 
 
 def _utc(moment: datetime | None) -> str:
-    return (moment or datetime.now(timezone.utc)).astimezone(timezone.utc).isoformat(timespec="seconds")
+    return (moment or datetime.now(UTC)).astimezone(UTC).isoformat(timespec="seconds")
 
 
 def _cells(run: Run, names: dict[str, str]) -> list[Json]:
@@ -200,13 +200,22 @@ def read(path: str | Path) -> Json:
     return found
 
 
+#: What every report has at the top.
+_KEYS = ("backend", "cells", "level", "platform", "rows", "scores", "specification", "tier", "versions")
+
+
 def _fault(doc: Json) -> str | None:
     """What a reader of cells and scores would stumble over."""
+    missing = [key for key in _KEYS if key not in doc]
+    if missing:
+        return f"{missing[0]!r} is missing"
     levels = {level.value for level in Level}
-    if not isinstance(doc.get("scores"), dict) or not levels <= doc["scores"].keys():
-        return "its scores are missing"
-    if not isinstance(doc.get("cells"), list):
-        return "its cells are missing"
+    if not isinstance(doc["scores"], dict) or not levels <= doc["scores"].keys():
+        return "scores of a level are missing"
+    if not all(isinstance(s, dict) and {"conformance", "coverage"} <= s.keys() for s in doc["scores"].values()):
+        return "its scores are incomplete"
+    if not isinstance(doc["cells"], list):
+        return "its cells are no list"
     statuses = {s.value for s in Status}
     for k, cell in enumerate(doc["cells"]):
         if not isinstance(cell, dict) or not {"row", "dtype", "edge"} | levels <= cell.keys():

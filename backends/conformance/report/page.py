@@ -1,7 +1,7 @@
 """A report as one static HTML page: rows x dtypes, coloured by the worst edge class, with everything known about a cell behind it.
 
-The page needs nothing but itself: styles, script and data are inside. The matrix is plain HTML, so that it can be read, searched and
-printed without the script; what a cell shows when it is opened comes from one JSON block.
+The page needs nothing but itself: styles, script and data are inside. The matrix is plain HTML, so that it can be read, searched
+and printed without the script; what a cell shows when it is opened comes from one JSON block.
 """
 
 from __future__ import annotations
@@ -62,6 +62,10 @@ class Square:
     strict: Face
     core: Face
 
+    @staticmethod
+    def of(cells: list[Json]) -> Square:
+        return Square(Face.of([c["strict"] for c in cells]), Face.of([c["core"] for c in cells]))
+
 
 @dataclass(frozen=True, slots=True)
 class Line:
@@ -79,9 +83,8 @@ def page(doc: Json, texts: Texts, programs: Mapping[str, str]) -> str:
     names = _dtypes(doc)
     by_row = {row: list(cells) for row, cells in groupby(doc["cells"], key=lambda c: c["row"])}
     lines = [_line(row, cells, names, texts) for row, cells in _in_order(by_row, texts)]
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-    )
+    loader, strict = jinja2.FileSystemLoader(HERE), jinja2.StrictUndefined
+    environment = jinja2.Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=strict)
     environment.filters |= {"percent": percent, "number": number, "ulp": ulp}
     return environment.get_template("page.html.j2").render(
         doc=doc,
@@ -119,9 +122,7 @@ def _line(row: str, cells: list[Json], names: list[str], texts: Texts) -> Line:
     of: dict[str, list[Json]] = {}
     for c in cells:
         of.setdefault(c["dtype"], []).append(c)
-    squares = [
-        Square(Face.of([c["strict"] for c in of[name]]), Face.of([c["core"] for c in of[name]])) if name in of else None for name in names
-    ]
+    squares = [Square.of(of[name]) if name in of else None for name in names]
     highest = {level.value: max(c[level.value]["max_ulp"] for c in cells) for level in Level}
     text = texts.rows.get(row)
     return Line(row, row.partition("/")[2] or row, text.semantics if text else "", squares, highest)
@@ -170,7 +171,7 @@ def _verdict(v: Json, pool: _Pool) -> list[Any]:
 def embed(data: Json) -> str:
     """JSON that may stand inside a script element: it has no character that could end it."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    return text.translate({ord(c): f"\\u{ord(c):04x}" for c in "&<>\u2028\u2029"})
 
 
 # ------------------------------------------------------------------------------------------------------------- numbers

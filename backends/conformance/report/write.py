@@ -1,4 +1,4 @@
-"""A report directory: `report.json`, `junit.xml`, `index.html`, and `reproducers/` with a program and its inputs for every failing case."""
+"""A report directory: `report.json`, `junit.xml`, `index.html`, and in `reproducers/` program and inputs of every failing case."""
 
 from __future__ import annotations
 

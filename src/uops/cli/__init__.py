@@ -57,11 +57,11 @@ class Group(click.Group):
 @click.group(
     cls=Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="""Completion: put the output of `_UOPS_COMPLETE=bash_source uops` (or zsh_source, fish_source) where your shell reads it,
-    for example `eval "$(_UOPS_COMPLETE=bash_source uops)"` in ~/.bashrc.
+    epilog="""Completion: put the output of `_UOPS_COMPLETE=bash_source uops` (or zsh_source, fish_source) where your shell reads
+    it, for example `eval "$(_UOPS_COMPLETE=bash_source uops)"` in ~/.bashrc.
 
-    Exit status: 0 all is well, 1 the answer is no (a broken claim, a failing cell, a regression), 2 the question was wrong, 130
-    interrupted.""",
+    Exit status: 0 all is well, 1 the answer is no (a broken claim, a failing cell, a regression, a crash of a backend), 2 the
+    question was wrong, 130 interrupted.""",
 )
 @click.version_option(__version__, prog_name="uops")
 def main() -> None:

@@ -20,12 +20,13 @@ SOURCE, OBJECT = "source", "object"
 @click.command("compile")
 @program_argument()
 @backend_option(required=True, help="Whose target to compile for.")
-@click.option("--stage", "-s", default=SOURCE, show_default=True, metavar="STAGE", help="A stage, the dialect that it gives, source or object.")
-@click.option("--output", "-o", "out", type=click.Path(dir_okay=False, writable=True), metavar="OUT", help="Write to this file.")
+@click.option("--stage", "-s", default=SOURCE, show_default=True, help="A stage, the dialect that it gives, source or object.")
+@click.option("--output", "-o", "out", type=click.Path(dir_okay=False, writable=True), metavar="OUT", help="Write to a file.")
 def compile_(file: str, backend_name: str, stage: str, out: str | None) -> None:
     """Lower a .uops program and print it at any stage.
 
-    A stage is .uops text, the target's source, or object code, which goes into a file. The stages are tensor (as given), callify, rangeify, optimize, expand, select, linearize, plan, render, source and object.
+    A stage is .uops text, the target's source, or object code, which goes into a file. The stages are tensor (as given), callify,
+    rangeify, optimize, expand, select, linearize, plan, render, source and object.
     """
     from uops.backends.contract import CompilerBackend
     from uops.spec.dialects import Dialect

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +24,18 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Progress = Callable[[int, int], None]
 REPORT = "uops-report"
+TIERS, LEVELS = ("smoke", "full", "exhaustive"), ("strict", "core")
+JOBS = min(2, os.cpu_count() or 1)
 INTERRUPTED = 130
 
 
 @click.command()
 @backend_option(help="Who is judged: a registered name, module:attribute, or interp.")
-@click.option("--tier", type=click.Choice(["smoke", "full", "exhaustive"]), default="smoke", show_default=True, help="How much is asked.")
-@click.option("--level", type=click.Choice(["strict", "core"]), default="strict", show_default=True, help="The level that decides.")
+@click.option("--tier", type=click.Choice(TIERS), default="smoke", show_default=True, help="How much is asked.")
+@click.option("--level", type=click.Choice(LEVELS), default="strict", show_default=True, help="The level that decides.")
 @click.option("--rows", default="*", metavar="GLOB", help="Only rows whose id matches, such as 'Elementwise/*'.")
-@click.option("--jobs", "-j", type=click.IntRange(1), default=min(2, os.cpu_count() or 1), show_default=True, help="Worker processes.")
-@click.option("--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Where the report goes.")
+@click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Worker processes.")
+@click.option("--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Where it goes.")
 @click.option("--baseline", type=click.Path(exists=True), metavar="FILE", help="A report that this run must not be worse than.")
 @click.option("--diff", nargs=2, type=click.Path(exists=True), metavar="A B", help="Only compare two reports: is B worse than A?")
 @json_option()
@@ -44,8 +46,8 @@ def conform(
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
 
-    Exit status 1 if a required cell fails at the chosen level (one that was declared unsupported, or to fail, does not count), or if
-    something is worse than in the baseline.
+    Exit status 1 if a required cell fails at the chosen level (one that was declared unsupported, or to fail, does not count), or
+    if something is worse than in the baseline.
     """
     from uops.backends.conformance.model import Level
 
@@ -72,7 +74,7 @@ def _judge(name: str, tier: str, level: Level, rows: str, jobs: int, report: Pat
 
     before = read(baseline) if baseline else None
     instance = backend(name)
-    started = datetime.now(timezone.utc)
+    started = datetime.now(UTC)
     with progress(f"{name}, {tier}") as advance:
         run = conform_(worker_name(name), instance, tier=Tier(tier), rows=rows, jobs=jobs, progress=advance)
     if not run.cases:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uops.cli.common import (
-    INTERP, backend, backend_option, console, dialect_option, json_option, print_json, program_argument, worker_name,
+    INTERP,
+    backend,
+    backend_option,
+    console,
+    dialect_option,
+    json_option,
+    print_json,
+    program_argument,
+    worker_name,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -48,7 +56,8 @@ def run(file: str, backend_name: str, inputs: str | None, seed: int, dialect: st
     result = evaluate(root, given, backend_name)
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs else seed}
-        print_json(head | {"values": [_json(v) for v in result.values], "buffers": {k: _json(v) for k, v in result.buffers.items()}})
+        buffers = {k: _json(v) for k, v in result.buffers.items()}
+        print_json(head | {"values": [_json(v) for v in result.values], "buffers": buffers})
         return
     if not inputs and given:
         _show({f"input {k}": v for k, v in given.items()}, bits, "dim")

@@ -35,8 +35,8 @@ class Found:
 def spec(ids: tuple[str, ...], as_json: bool) -> None:
     """Show rows, claims and rulings of the specification.
 
-    An ID is a row (Movement/Pad), an op (pad), a claim (PAD.C2), a ruling (R43) or a glob over them ('Movement/*', 'R0*'). Without one,
-    all rows are listed.
+    An ID is a row (Movement/Pad), an op (pad), a claim (PAD.C2), a ruling (R43) or a glob over them ('Movement/*', 'R0*'). Without
+    one, all rows are listed.
     """
     found = Found()
     for one in ids:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from uops.backends.conformance.report.page import number, percent, ulp
+from uops.backends.conformance.report.page import number, percent
 
 if TYPE_CHECKING:
     from uops.backends.conformance.report.diff import Change, Difference
@@ -26,7 +26,9 @@ def show(out: Console, doc: Json, report: Path, change: Difference | None) -> No
     """The summary of one run."""
     b = doc["backend"]
     out.print(Text.assemble((b["name"], "bold"), f"  {b['version']}"))
-    out.print(Text(f"{doc['tier']} tier, rows {doc['rows']}, {number(doc['cases'])} programs, {doc['time']['seconds']:.0f} s", "dim"))
+    out.print(
+        Text(f"{doc['tier']} tier, rows {doc['rows']}, {number(doc['cases'])} programs, {doc['time']['seconds']:.0f} s", "dim")
+    )
     if not doc["complete"]:
         out.print(Text("interrupted: what was not reached counts as not run", "bold yellow"))
     out.print(_scores(doc))
@@ -46,7 +48,10 @@ def _scores(doc: Json) -> Table:
         table.add_column(name, justify="right")
     for level, s in doc["scores"].items():
         decides = level == doc["level"]
-        scores = [(f"{percent(s[kind])} %", f"{number(s[n])} / {number(s['required'])}") for kind, n in (("conformance", "passed"), ("coverage", "run"))]
+        scores = [
+            (f"{percent(s[kind])} %", f"{number(s[n])} / {number(s['required'])}")
+            for kind, n in (("conformance", "passed"), ("coverage", "run"))
+        ]
         cells = [Text(part, "bold" if decides and k == 0 else "dim" if k else "") for pair in scores for k, part in enumerate(pair)]
         totals = [Text(number(s["totals"][status]), style if s["totals"][status] else "dim") for status, style in _STYLE.items()]
         table.add_row(Text(level, "bold" if decides else ""), *cells, *totals)
@@ -64,14 +69,18 @@ def failing_rows(doc: Json) -> dict[str, list[Json]]:
 
 def _failing(doc: Json, failing: dict[str, list[Json]]) -> Table:
     hidden = len(failing) - MOST
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold", title=f"failing at level {doc['level']}")
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, title_justify="left", title_style="bold", title=f"failing at level {doc['level']}"
+    )
     table.caption, table.caption_justify = (f"and {hidden} more rows" if hidden > 0 else None), "left"
     for name in ("Row", "Cells", "dtypes", "Edge classes", "First failure"):
         table.add_column(name, justify="right" if name == "Cells" else "left", no_wrap=name == "Row")
     for row, cells in list(failing.items())[:MOST]:
         dtypes = " ".join(dict.fromkeys(c["dtype"] for c in cells))
         edges = " ".join(dict.fromkeys(c["edge"] for c in cells))
-        table.add_row(Text(row, "bold"), Text(str(len(cells)), "red"), Text(dtypes), Text(edges), Text(_first(cells[0][doc["level"]])))
+        table.add_row(
+            Text(row, "bold"), Text(str(len(cells)), "red"), Text(dtypes), Text(edges), Text(_first(cells[0][doc["level"]]))
+        )
     return table
 
 

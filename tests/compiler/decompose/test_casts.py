@@ -56,7 +56,11 @@ def float_points(src: DType) -> list[float]:
 def integer_points(src: DType) -> list[int]:
     """Powers of two, halfway cases of every float with their neighbours, and the limits."""
     near = [
-        (1 << n) + (1 << max(n - p, 0)) * s + t for n in range(src.bits) for p in (1, 3, 4, 8, 9, 11, 12, 24, 25, 53, 54) for s in (-1, 0, 1) for t in (-1, 0, 1)
+        (1 << n) + (1 << max(n - p, 0)) * s + t
+        for n in range(src.bits)
+        for p in (1, 3, 4, 8, 9, 11, 12, 24, 25, 53, 54)
+        for s in (-1, 0, 1)
+        for t in (-1, 0, 1)
     ]
     return sorted({b.wrap(v, src) for v in (*near, *(-v for v in near), int(src.min), int(src.max))})
 
@@ -94,7 +98,7 @@ def test_r19_widening_every_value(d: DType, cast_kernel: CastKernel) -> None:
     assert np.array_equal(got, want, equal_nan=True) and np.array_equal(np.signbit(got[got == 0]), np.signbit(want[want == 0]))
 
 
-@pytest.mark.parametrize("src", (dt.float32, dt.float64), ids=str)
+@pytest.mark.parametrize("src", [dt.float32, dt.float64], ids=str)
 @pytest.mark.parametrize("d", SMALL, ids=str)
 def test_r19_narrowing_gives_back_every_value(d: DType, src: DType, cast_kernel: CastKernel) -> None:
     bits = np.arange(1 << d.bits, dtype=np.uint32).astype(BITS[d].name)
@@ -109,14 +113,17 @@ def test_r15_float32_to_float16_strided(cast_kernel: CastKernel) -> None:
     assert np.array_equal(got, x.astype(np.float16), equal_nan=True)
 
 
-@pytest.mark.parametrize("dst", (dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2), ids=str)
+@pytest.mark.parametrize("dst", [dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2], ids=str)
 def test_r15_float32_to_small_strided(dst: DType, cast_kernel: CastKernel) -> None:
     x = np.arange(0, 1 << 32, 1021, dtype=np.uint64).astype(np.uint32).view(np.float32)
     got = cast_kernel(dt.float32, dst)(x).view(VIEW[dst])
     assert np.array_equal(got.astype(np.float32), x.astype(VIEW[dst]).astype(np.float32), equal_nan=True)
 
 
-@pytest.mark.parametrize(("src", "dst", "drop"), [(dt.int32, dt.float32, 8), (dt.uint32, dt.float32, 8), (dt.int64, dt.float64, 11), (dt.uint64, dt.float64, 11)])
+@pytest.mark.parametrize(
+    ("src", "dst", "drop"),
+    [(dt.int32, dt.float32, 8), (dt.uint32, dt.float32, 8), (dt.int64, dt.float64, 11), (dt.uint64, dt.float64, 11)],
+)
 def test_integer_to_odd_is_exact_or_an_odd_multiple(src: DType, dst: DType, drop: int, compiled: Callable[..., Any]) -> None:
     leaf, values = b.param(0, (), src), integer_points(src)
     got = compiled(integer_to_odd(E.of(leaf), dst).u, [leaf])(np.array(values, src.name))

@@ -25,8 +25,8 @@ INF = math.inf
 # fmt: off
 #: (function, argument, exact result); a NaN stands for any NaN.
 SPECIAL = [
-    ("exp2", 0.0, 1.0), ("exp2", -0.0, 1.0), ("exp2", INF, INF), ("exp2", -INF, 0.0), ("exp2", math.nan, math.nan), ("exp2", 1e30, INF),
-    ("exp2", -1e30, 0.0), ("exp2", 1e-40, 1.0),
+    ("exp2", 0.0, 1.0), ("exp2", -0.0, 1.0), ("exp2", INF, INF), ("exp2", -INF, 0.0), ("exp2", math.nan, math.nan),
+    ("exp2", 1e30, INF), ("exp2", -1e30, 0.0), ("exp2", 1e-40, 1.0),
     ("log2", 0.0, -INF), ("log2", -0.0, -INF), ("log2", INF, INF), ("log2", -INF, math.nan), ("log2", -1.0, math.nan),
     ("log2", -1e-40, math.nan), ("log2", math.nan, math.nan), ("log2", 1.0, 0.0),
     ("sin", 0.0, 0.0), ("sin", -0.0, -0.0), ("sin", INF, math.nan), ("sin", -INF, math.nan), ("sin", math.nan, math.nan),

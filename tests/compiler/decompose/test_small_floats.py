@@ -30,7 +30,7 @@ VIEW = {
 }
 FP8 = (dt.fp8e4m3, dt.fp8e5m2)
 HALF = (dt.float16, dt.bfloat16)
-#: Exact in float64, or with so many bits to spare that no quotient of small floats reaches a midpoint (module docstring of `small`).
+#: Exact in float64, or with so many bits to spare that no quotient of small floats reaches a midpoint.
 ARITHMETIC = {Op.ADD: operator.add, Op.SUB: operator.sub, Op.MUL: operator.mul, Op.DIV: operator.truediv, Op.MAX: np.maximum}
 COMPARISONS = {Op.CMPLT: operator.lt, Op.CMPNE: operator.ne, Op.CMPEQ: operator.eq}
 
@@ -66,13 +66,28 @@ def check(got: Any, want: Any, what: object, *operands: Any) -> None:
     wrong = np.flatnonzero(~same(got, want))
     if wrong.size:
         k = wrong[0]
-        raise AssertionError(f"{what} of {[float(o[k]) for o in operands]} is {got[k]!r}, not {want[k]!r}: {wrong.size} wrong (R16)")
+        raise AssertionError(
+            f"{what} of {[float(o[k]) for o in operands]} is {got[k]!r}, not {want[k]!r}: {wrong.size} wrong (R16)"
+        )
 
 
 def edge_bits(d: DType) -> Any:
     """Zeros, subnormals, one, the largest, infinities, NaN and their neighbours, both signs."""
     inf = ((1 << d.exp_bits) - 1) << d.man_bits
-    near = [0, 1, 2, 3, (1 << d.man_bits) - 1, 1 << d.man_bits, (1 << d.man_bits) + 1, d.bias << d.man_bits, (d.bias << d.man_bits) + 1, inf - 1, inf, inf + 1]
+    near = [
+        0,
+        1,
+        2,
+        3,
+        (1 << d.man_bits) - 1,
+        1 << d.man_bits,
+        (1 << d.man_bits) + 1,
+        d.bias << d.man_bits,
+        (d.bias << d.man_bits) + 1,
+        inf - 1,
+        inf,
+        inf + 1,
+    ]
     return np.array([s | c for s in (0, 1 << (d.bits - 1)) for c in near], BITS[d].name)
 
 
@@ -84,7 +99,12 @@ def pairs(d: DType) -> tuple[Any, Any]:
     random = np.random.default_rng(16)
     x, y = np.meshgrid(edge_bits(d), every(d)[::29])
     a = random.integers(0, 1 << 16, 200_000).astype(np.uint16)
-    c = np.concatenate([random.integers(0, 1 << 16, 100_000).astype(np.uint16), a[:100_000] ^ random.integers(0, 1 << 12, 100_000).astype(np.uint16)])
+    c = np.concatenate(
+        [
+            random.integers(0, 1 << 16, 100_000).astype(np.uint16),
+            a[:100_000] ^ random.integers(0, 1 << 12, 100_000).astype(np.uint16),
+        ]
+    )
     return np.concatenate([x.ravel(), y.ravel(), a]), np.concatenate([y.ravel(), x.ravel(), c])
 
 

@@ -1,0 +1,157 @@
+"""report.json: its schema, its scores, and that equal runs give equal bytes."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from uops.backends.conformance.model import Level, Status, Tier
+from uops.backends.conformance.report import document as d
+from uops.backends.conformance.runner import Run
+
+MakeRun = Callable[..., Run]
+SCHEMA = json.loads(d.SCHEMA.read_text())
+IDIV_ZERO = ("Elementwise/Idiv", "int32", "zero")
+
+
+def valid(doc: dict[str, Any]) -> bool:
+    return bool(jsonschema.Draft202012Validator(SCHEMA).is_valid(doc))
+
+
+def test_the_schema_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def test_a_report_follows_the_published_schema(make_run: MakeRun) -> None:
+    for run in (make_run(), make_run(complete=False)):
+        jsonschema.validate(d.document(run), SCHEMA, jsonschema.Draft202012Validator)
+
+
+def test_the_schema_rejects_what_is_no_report(make_run: MakeRun) -> None:
+    doc = d.document(make_run())
+    for key in doc:
+        assert not valid({k: v for k, v in doc.items() if k != key}), key
+    assert not valid(doc | {"extra": 1})
+    assert not valid(doc | {"cells": [doc["cells"][0] | {"strict": doc["cells"][0]["strict"] | {"status": "fine"}}]})
+
+
+def test_the_schema_knows_every_status_and_tier() -> None:
+    assert SCHEMA["$defs"]["status"]["enum"] == [s.value for s in Status]
+    assert set(SCHEMA["$defs"]["score"]["properties"]["totals"]["required"]) == {s.value for s in Status}
+    assert SCHEMA["properties"]["tier"]["enum"] == [*(t.value for t in Tier), "exhaustive"]
+
+
+def test_equal_runs_give_equal_bytes_but_for_time(make_run: MakeRun) -> None:
+    first = d.document(make_run(seconds=1.0), started=datetime(2020, 1, 1, tzinfo=UTC))
+    second = d.document(make_run(seconds=2.0), started=datetime(2021, 1, 1, tzinfo=UTC))
+    assert d.canonical(first) != d.canonical(second)
+    assert first.pop("time") != second.pop("time")
+    assert d.canonical(first) == d.canonical(second)
+
+
+def test_the_spelling_does_not_depend_on_the_order_in_which_cells_were_decided(make_run: MakeRun) -> None:
+    run, other = make_run(), make_run()
+    for level in Level:
+        other.cells[level] = dict(reversed(other.cells[level].items()))
+        for r in other.cells[level].values():
+            r.sets = dict(reversed(r.sets.items()))
+    other.reproducers = dict(reversed(other.reproducers.items()))
+    when = datetime(2020, 1, 1, tzinfo=UTC)
+    assert d.canonical(d.document(run, started=when)) == d.canonical(d.document(other, started=when))
+
+
+def test_canonical_text_is_json_with_a_line_per_cell(make_run: MakeRun) -> None:
+    doc = d.document(make_run())
+    text = d.canonical(doc)
+    assert json.loads(text) == doc
+    assert sum(line.startswith('{"core"') for line in text.splitlines()) == len(doc["cells"])
+
+
+def test_canonical_refuses_nan(make_run: MakeRun) -> None:
+    doc = d.document(make_run())
+    doc["time"]["seconds"] = float("nan")
+    with pytest.raises(ValueError, match="Out of range"):
+        d.canonical(doc)
+
+
+def test_the_two_scores_are_passed_and_run_of_all_required_cells(make_run: MakeRun) -> None:
+    scores = d.document(make_run())["scores"]
+    strict, core = scores["strict"], scores["core"]
+    assert (strict["required"], strict["passed"], strict["run"]) == (8, 3, 6)
+    assert (core["required"], core["passed"], core["run"]) == (8, 4, 6)
+    assert (strict["conformance"], strict["coverage"]) == (3 / 8, 6 / 8)
+    assert core["conformance"] == 4 / 8
+    assert sum(strict["totals"].values()) == strict["required"]
+    assert strict["totals"]["fail"] == 2 and core["totals"]["fail"] == 1
+    assert strict["sets"] == {"exact": 40 * 3 + 24 * 2 + 8 - 6, "interval": 6}
+
+
+def test_nothing_required_is_no_score() -> None:
+    score = d.score([])
+    assert (score["conformance"], score["coverage"], score["required"]) == (None, None, 0)
+
+
+def test_executed_rows_are_those_of_cells_that_were_run(make_run: MakeRun) -> None:
+    assert d.document(make_run())["executed"] == ["Decomposed/Sin", "Elementwise/Idiv", "Elementwise/Max"]
+
+
+def test_a_report_names_neither_the_machine_nor_its_user_nor_a_place(make_run: MakeRun) -> None:
+    doc = d.document(make_run())
+    head = d.canonical({k: v for k, v in doc.items() if k != "cells"})
+    assert str(Path.home()) not in head
+    assert str(Path(d.__file__).parents[4]) not in head
+    hostname = socket.gethostname()
+    assert len(hostname) < 4 or hostname not in head
+    assert len(getpass.getuser()) < 5 or getpass.getuser() not in head
+
+
+def test_reproducer_names_are_safe_and_distinct() -> None:
+    cases = ["A/b c", "A/b-c", "a/B-c", "../../etc/passwd", "x" * 300, "x" * 301]
+    names = d.reproducer_names(cases)
+    assert len({n.lower() for n in names.values()}) == len(cases)
+    for name in names.values():
+        folder, _, stem = name.partition("/")
+        assert folder == "reproducers" and "/" not in stem and not stem.startswith(".") and len(stem) < 130
+
+
+def test_a_report_can_be_read_back_from_file_or_directory(make_run: MakeRun, tmp_path: Path) -> None:
+    doc = d.document(make_run())
+    (tmp_path / "report.json").write_text(d.canonical(doc))
+    assert d.read(tmp_path) == d.read(tmp_path / "report.json") == doc
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda doc: "[1", "is no report"),
+        (lambda doc: "[]", "schema version None"),
+        (lambda doc: json.dumps(doc | {"schema_version": 99}), "schema version 99"),
+        (lambda doc: json.dumps({k: v for k, v in doc.items() if k != "cells"}), "'cells' is missing"),
+        (lambda doc: json.dumps(doc | {"scores": {"strict": {}}}), "scores"),
+        (lambda doc: json.dumps(doc | {"cells": [{"row": "A"}]}), "cell 0 is incomplete"),
+        (lambda doc: json.dumps(doc | {"cells": [doc["cells"][0] | {"strict": {"status": "fine"}}]}), "cell 0 has no status"),
+    ],
+)
+def test_what_is_no_report_is_refused_with_the_reason(
+    spoil: Callable[[dict[str, Any]], str], message: str, make_run: MakeRun, tmp_path: Path
+) -> None:
+    file = tmp_path / "report.json"
+    file.write_text(spoil(d.document(make_run())))
+    with pytest.raises(d.BadReport, match=message):
+        d.read(file)
+
+
+def test_a_cell_keeps_what_was_got_and_allowed(make_run: MakeRun) -> None:
+    cells = {tuple(c[k] for k in ("row", "dtype", "edge")): c for c in d.document(make_run())["cells"]}
+    (failure,) = cells[IDIV_ZERO]["strict"]["failures"]
+    assert failure["got"] == "-1 (0xffffffff)" and failure["operands"] == ["p0 = 3 (0x00000003)"] and failure["allowed"] == "0"
+    assert failure["reproducer"] == "reproducers/Elementwise-Idiv-int32-edges"
+    assert cells[IDIV_ZERO]["core"]["status"] == "pass"

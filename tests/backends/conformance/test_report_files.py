@@ -1,0 +1,290 @@
+"""The report directory: JUnit, the page, reproducers, and the file format of inputs."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from uops.backends import npz
+from uops.backends.conformance.model import Level, Status
+from uops.backends.conformance.report import page as p
+from uops.backends.conformance.report.document import document
+from uops.backends.conformance.report.junit import junit
+from uops.backends.conformance.report.texts import MEANING, texts
+from uops.backends.conformance.report.write import write
+from uops.backends.conformance.runner import Run
+from uops.spec.rows import ROWS
+from uops.spec.rulings import RULINGS
+from uops.spec.text import parse_file
+
+MakeRun = Callable[..., Run]
+
+
+@pytest.fixture
+def report(make_run: MakeRun, tmp_path: Path) -> Path:
+    write(make_run(), tmp_path / "report")
+    return tmp_path / "report"
+
+
+# --------------------------------------------------------------------------------------------------------------- junit
+
+
+def test_junit_has_a_case_per_cell_and_fails_exactly_the_failing_ones(make_run: MakeRun) -> None:
+    doc = document(make_run())
+    root = ET.fromstring(junit(doc))
+    cases = {(c.get("classname"), c.get("name")): c for c in root.iter("testcase")}
+    assert len(cases) == len(doc["cells"]) == int(root.get("tests", ""))
+    for c in doc["cells"]:
+        case = cases[c["row"].replace("/", "."), f"{c['dtype']} {c['edge']}"]
+        status = c["strict"]["status"]
+        assert (case.find("failure") is not None) == (status == "fail")
+        assert (case.find("skipped") is not None) == (status in ("unsupported", "not run", "expected failure"))
+    assert (root.get("failures"), root.get("skipped")) == ("2", "3")
+
+
+def test_junit_says_what_failed(make_run: MakeRun) -> None:
+    root = ET.fromstring(junit(document(make_run())))
+    failure = next(f for f in root.iter("failure") if "3 of 24" in f.get("message", ""))
+    assert "got -1 (0xffffffff); allowed 0; see reproducers/Elementwise-Idiv-int32-edges.uops" in (failure.text or "")
+    assert "unsupported: one kernel only" in {s.get("message") for s in root.iter("skipped")}
+
+
+def test_junit_follows_the_level_of_the_report(make_run: MakeRun) -> None:
+    assert ET.fromstring(junit(document(make_run(), Level.CORE))).get("failures") == "1"
+
+
+# ---------------------------------------------------------------------------------------------------------------- page
+
+
+class Reader(HTMLParser):
+    """Attributes and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.data = ""
+        self.row: str | None = None
+        self.squares: dict[str, list[dict[str, str | None]]] = {}
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        a = dict(attrs)
+        self.tags.append((tag, a))
+        if tag == "tr":
+            self.row = a.get("data-row")
+        if tag == "td" and self.row and a.get("class") != "ulp":
+            self.squares.setdefault(self.row, []).append(a)
+
+    def handle_data(self, data: str) -> None:
+        if self.tags and self.tags[-1] == ("script", {"type": "application/json", "id": "data"}):
+            self.data += data
+
+
+@pytest.fixture
+def reader(report: Path) -> Reader:
+    return Reader((report / "index.html").read_text(encoding="utf-8"))
+
+
+def test_the_page_loads_nothing_from_elsewhere(report: Path, reader: Reader) -> None:
+    text = (report / "index.html").read_text(encoding="utf-8")
+    for tag, a in reader.tags:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base"), tag
+        assert not {"src", "href", "srcset", "action", "poster"} & a.keys(), (tag, a)
+    assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|import\(", text)
+
+
+def test_the_page_has_a_square_per_row_and_dtype(reader: Reader) -> None:
+    dtypes = [
+        a["title"]
+        for tag, a in reader.tags
+        if tag == "th" and a.get("title") in ("int8", "int32", "bfloat16", "float32", "float64")
+    ]
+    assert dtypes == ["int8", "int32", "bfloat16", "float32", "float64"]
+    found = {row: [(s.get("data-s"), s.get("data-c")) for s in squares] for row, squares in reader.squares.items()}
+    none = (None, None)
+    assert found == {
+        "Elementwise/Idiv": [("pass", "pass"), ("fail", "pass"), none, none, none],
+        "Elementwise/Max": [none, none, ("fail", "fail"), none, ("wait", "wait")],
+        "Decomposed/Sin": [none, none, none, ("xfail", "xfail"), none],
+        "Call/Function": [none, none, none, ("none", "none"), none],
+    }
+
+
+def test_rows_stand_in_the_order_of_the_specification(reader: Reader) -> None:
+    order = {spec.id: k for k, spec in enumerate(ROWS.values())}
+    assert list(reader.squares) == sorted(reader.squares, key=order.__getitem__)
+
+
+def test_the_data_block_holds_what_a_square_shows(reader: Reader) -> None:
+    data = json.loads(reader.data)
+    entries = {data["strings"][e[0]]: e for e in data["cells"]["Elementwise/Idiv"]["int32"]}
+    status, elements, failed, _, sets, _, failures = entries["zero"][1]
+    assert (data["strings"][status], elements, failed, data["strings"][sets]) == ("fail", 24, 3, "exact 23 · interval 1")
+    assert failures[0]["got"] == "-1 (0xffffffff)"
+    assert data["strings"][entries["zero"][2][0]] == "pass"  # at core
+    assert entries["ordinary"][2] == 0  # the same at core
+    spec = data["rows"]["Elementwise/Idiv"]
+    assert spec["claims"][0][0] == "IDIV.C1" and spec["rulings"][:3] == ["R01", "R03", "R04"]
+    assert data["rulings"]["R03"].startswith("division by zero")
+    assert "= idiv %0, %1" in data["programs"]["reproducers/Elementwise-Idiv-int32-edges"]
+
+
+def test_hostile_text_stays_text(report: Path, reader: Reader) -> None:
+    """A backend's message ends neither the data block nor the markup."""
+    assert sum(tag == "script" for tag, _ in reader.tags) == 2
+    failures = json.loads(reader.data)["cells"]["Elementwise/Max"]["bfloat16"][0][1][6]
+    assert failures[0]["message"].startswith("crash: </script><script>alert('x')")
+    assert "<script>alert" not in (report / "index.html").read_text(encoding="utf-8")
+
+
+def test_the_page_keeps_two_scores_apart_and_explains_them(report: Path) -> None:
+    text = (report / "index.html").read_text(encoding="utf-8")
+    assert text.count("37.50<small>%") == 1 and text.count("75.00<small>%") == 2  # coverage is the same at both levels
+    assert "passed of" in text and "run of" in text and "stay in the denominator" in text
+
+
+def test_an_interrupted_run_says_so(make_run: MakeRun, tmp_path: Path) -> None:
+    write(make_run(complete=False), tmp_path)
+    assert "This run was interrupted" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    write(make_run(), tmp_path)
+    assert "This run was interrupted" not in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("ratio", "shown"), [(1.0, "100"), (0.99999, "99.99"), (0.0, "0.00"), (0.98734, "98.73"), (None, "–"), (0.29, "29.00")]
+)
+def test_a_score_is_100_only_when_it_is_whole(ratio: float | None, shown: str) -> None:
+    assert p.percent(ratio) == shown
+
+
+@pytest.mark.parametrize(("x", "shown"), [(0.0, ""), (1.0, "1"), (1.5, "1.5"), (2048.0, "2048"), (3e8, "3e8")])
+def test_distances_are_short(x: float, shown: str) -> None:
+    assert p.ulp(x) == shown
+
+
+def test_a_square_shows_the_worst_of_its_edge_classes() -> None:
+    verdicts = [{"status": s.value, "max_ulp": 0.5 * k} for k, s in enumerate(Status)]
+    assert set(p.WORST) == set(Status)
+    assert p.Face.of(verdicts) == p.Face("fail", "1/5", 2.0)
+    assert p.Face.of(verdicts[:1] * 3) == p.Face("pass", "3", 0.0)
+    assert p.Face.of([verdicts[0], verdicts[2]]) == p.Face("xfail", "1/2", 1.0)
+
+
+def test_every_ruling_named_beside_a_row_exists_and_every_row_has_its_texts() -> None:
+    assert {r for ids in MEANING.values() for r in ids} <= set(RULINGS)
+    found = texts([spec.id for spec in ROWS.values()])
+    assert list(found.rows) == [spec.id for spec in ROWS.values()]
+    assert all(r in found.rulings for row in found.rows.values() for r in row.rulings)
+    assert texts([]).rows == {}
+
+
+# --------------------------------------------------------------------------------------------------------- reproducers
+
+
+def test_each_failing_case_has_a_program_and_its_inputs(report: Path, make_run: MakeRun) -> None:
+    cases = make_run().reproducers
+    doc = json.loads((report / "report.json").read_text())
+    named = {f["case"]: f["reproducer"] for c in doc["cells"] for level in ("strict", "core") for f in c[level]["failures"]}
+    assert named.keys() == cases.keys() and len(cases) == 3
+    for case, name in named.items():
+        assert parse_file(report / f"{name}.uops") is cases[case].graph
+        inputs = npz.load(report / f"{name}.npz")
+        assert inputs.keys() == cases[case].inputs.keys()
+        for key, a in inputs.items():
+            assert a.dtype == cases[case].inputs[key].dtype and a.tobytes() == cases[case].inputs[key].tobytes()
+
+
+def test_a_reproducer_says_how_to_run_it(report: Path) -> None:
+    text = (report / "reproducers/Elementwise-Idiv-int32-edges.uops").read_text()
+    name = "reproducers/Elementwise-Idiv-int32-edges"
+    assert f"; uops run {name}.uops --inputs {name}.npz --backend fake\n" in text
+    assert "; p0: int32 (3,)\n" in text
+
+
+def test_a_second_report_leaves_no_reproducer_of_the_first(report: Path, make_run: MakeRun) -> None:
+    write(make_run({("Elementwise/Idiv", "int32", "zero"): Status.PASS}), report)
+    assert not (report / "reproducers/Elementwise-Idiv-int32-edges.uops").exists()
+    assert not (report / "reproducers/Elementwise-Idiv-int32-edges.npz").exists()
+    assert (report / "reproducers/Elementwise-Max-bfloat16-edges.npz").exists()
+
+
+# -------------------------------------------------------------------------------------------------------------- inputs
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint64", "float16", "float32", "float64", "bfloat16", "float8_e4m3fn", "float8_e5m2"]
+)
+@pytest.mark.parametrize("shape", [(), (0,), (2, 3)])
+def test_inputs_keep_every_bit(dtype: str, shape: tuple[int, ...]) -> None:
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    raw = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 256, (*shape, kind.itemsize), np.uint8)
+    a = raw.reshape(-1).view(kind).reshape(shape)
+    file = io.BytesIO()
+    npz.save(file, {"p0": a})
+    file.seek(0)
+    back = npz.load(file)["p0"]
+    assert back.dtype == kind and back.shape == shape and back.tobytes() == a.tobytes()
+
+
+def test_inputs_keep_ints_of_any_size() -> None:
+    big = np.array([[1, -(1 << 80)], [1 << 70, 0]], object)
+    file = io.BytesIO()
+    npz.save(file, {"n": 5, "m": -(1 << 65), "p0": big})
+    file.seek(0)
+    back = npz.load(file)
+    assert back["n"] == 5 and type(back["n"]) is int and back["m"] == -(1 << 65)
+    assert back["p0"].dtype == object and back["p0"].tolist() == big.tolist()
+
+
+def test_a_plain_savez_is_an_input_file(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", p0=np.arange(3.0), b1=np.array([7]), n=7)
+    back = npz.load(tmp_path / "x.npz")
+    assert back["p0"].tolist() == [0, 1, 2] and isinstance(back["b1"], np.ndarray) and back["n"] == 7 and type(back["n"]) is int
+
+
+def test_equal_inputs_give_equal_files(tmp_path: Path) -> None:
+    for k in (0, 1):
+        npz.save(tmp_path / f"{k}.npz", {"p1": np.arange(3), "p0": np.arange(2)} if k else {"p0": np.arange(2), "p1": np.arange(3)})
+    assert (tmp_path / "0.npz").read_bytes() == (tmp_path / "1.npz").read_bytes()
+
+
+def _bytes(**members: Any) -> bytes:
+    file = io.BytesIO()
+    np.savez(file, **members)
+    return file.getvalue()
+
+
+def _array() -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.arange(3))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"not a zip", "is no input file"),
+        (b"", "is no input file"),
+        (_array(), "is one array"),
+        (_bytes(p0=np.array([object()], object)), "is no input file"),
+        (_bytes(p0=np.arange(3), **{"p0.dtype": np.array("float128")}), "p0.dtype is 'float128'; known: bfloat16"),
+        (_bytes(p0=np.arange(3), **{"p0.dtype": np.array("bfloat16")}), "bits must be uint16, got int64"),
+        (_bytes(p0=np.array(["x"]), **{"p0.dtype": np.array("index")}), "cannot be read as index"),
+        (_bytes(n=np.array([], str), **{"n.dtype": np.array("int")}), "cannot be read as int"),
+    ],
+)
+def test_what_is_no_input_file_is_refused_with_the_reason(data: bytes, message: str, tmp_path: Path) -> None:
+    file = tmp_path / "x.npz"
+    file.write_bytes(data)
+    with pytest.raises(npz.BadInputs, match=re.escape(message)):
+        npz.load(file)

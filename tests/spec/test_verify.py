@@ -1,0 +1,136 @@
+"""The verifier: messages, collecting, what stands on ill-formed nodes, depth and speed."""
+
+import random
+import re
+import time
+
+import pytest
+from all_examples import EXAMPLES, GOOD
+from uops.spec import args as A
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec import origins
+from uops.spec.dialects import Dialect
+from uops.spec.errors import SpecError
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+from uops.spec.rows import ROWS
+from uops.spec.text import line, number
+from uops.spec.verify import check, verify
+
+T = b.param(0, (3, 4), dt.float32)
+
+
+def _bad_pad(offset: int = 2) -> UOp:
+    return UOp(Op.PAD, (T, b.shape_vector((0, offset)), b.shape_vector((3, 5))))
+
+
+def test_message_names_claim_node_expected_got_and_row():
+    (found,) = check(b.neg(b.neg(_bad_pad())))
+    assert found.message == "PAD.C2 (o + s <= s') broken at %1 = pad %0, (0, 2), (3, 5): axis 1 needs 6, got 5 [spec: Movement/Pad]"
+    assert (found.claim.ruling, found.node, found.detail, found.origin) == ("R43", _bad_pad(), "axis 1 needs 6, got 5", None)
+
+
+def test_message_says_where_the_node_was_built():
+    with origins.recording():
+        u = _bad_pad(41)
+    assert check(u)[0].message.endswith("axis 1 needs 45, got 5 - built at test_verify.py:29 [spec: Movement/Pad]")
+
+
+def test_origin_is_the_first_builder_outside_of_the_specification():
+    with origins.recording():
+        first = b.neg(b.param(77, (5,), dt.float32))
+    with origins.recording():
+        assert b.neg(b.param(77, (5,), dt.float32)) is first
+    unseen = b.neg(b.param(78, (5,), dt.float32))
+    assert re.fullmatch(r"test_verify\.py:\d+", origins.of(first) or "")
+    assert origins.of(first.src[0]) == origins.of(first)
+    assert origins.of(unseen) is None
+
+
+def test_verify_raises_once_with_every_broken_claim():
+    with pytest.raises(SpecError) as e:
+        verify(b.sink(_bad_pad(), _bad_pad(3), UOp(Op.NOT, (T,))))
+    assert e.value.claim == "PAD.C2"
+    assert [m.split(" ")[0] for m in str(e.value).splitlines()] == ["PAD.C2", "PAD.C2", "NOT.C2"]
+
+
+def test_dialect_claims_name_their_dialect():
+    (found,) = check(b.range_(3, 0), Dialect.TENSOR)
+    assert found.message.endswith("[spec: Dialect/TENSOR]")
+
+
+def test_what_stands_on_an_underivable_node_is_not_reported():
+    broken = UOp(Op.ADD, (T, b.param(1, (5,), dt.float32)))
+    assert [x.claim.id for x in check(b.neg(UOp(Op.NOT, (broken,))))] == ["ADD.C3"]
+
+
+def test_derivable_nodes_are_judged_above_a_broken_claim():
+    assert [x.claim.id for x in check(UOp(Op.NOT, (_bad_pad(),)))] == ["PAD.C2", "NOT.C2"]
+
+
+def test_deep_graph():
+    u = b.load(b.buffer(4, dt.float32, unique=1))
+    for _ in range(100_000):
+        u = UOp(Op.NEG, (u,))
+    start = time.process_time()
+    verify(u, Dialect.TENSOR)
+    assert time.process_time() - start < 10  # seconds; 1 to 2 on a machine of 2024
+
+
+def _mutated(rng: random.Random, u: UOp, pool: list[UOp]) -> UOp:
+    """A node with one source, arg or op replaced by another's."""
+    other = rng.choice(pool)
+    kind = rng.randrange(4)
+    if kind == 0 and u.src:
+        k = rng.randrange(len(u.src))
+        return u.replace(src=(*u.src[:k], other, *u.src[k + 1 :]))
+    if kind == 1:
+        return u.replace(arg=other.arg)
+    if kind == 2:
+        return u.replace(op=other.op)
+    return u.replace(src=other.src)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mutated_graphs_are_judged_and_never_crash(seed):
+    """What breaks no claim has all five properties: the claims are complete."""
+    rng = random.Random(seed)
+    pool = [*GOOD.values(), *(e.accepted for e in EXAMPLES.values() if e.dialect is None)]
+    pool += [s for u in pool for s in u.src]
+    accepted = 0
+    for _ in range(1500):
+        u = _mutated(rng, rng.choice(pool), pool)
+        found = check(u)
+        assert not [x for x in found if x.claim is ROWS[x.node.op].claims[0] and "derive" in x.detail], found[0].message
+        if not found:
+            accepted += 1
+            assert (u.dtype, u.shape, u.device, u.axis, u.min_max) is not None
+            pool.append(u)
+    assert accepted > 50
+
+
+def test_symbolic_sizes_are_proved_by_bounds_and_sums():
+    n = b.variable("n", 2, 8)
+    t = b.param(5, (n,), dt.float32)
+    verify(UOp(Op.SHRINK, (t, b.shape_vector((1,)), b.shape_vector((b.sub(n, 1),)))), Dialect.TENSOR)
+    verify(UOp(Op.SHRINK, (t, b.shape_vector((0,)), b.shape_vector((2,)))), Dialect.TENSOR)
+    assert check(UOp(Op.SHRINK, (t, b.shape_vector((0,)), b.shape_vector((3,)))))
+
+
+def test_hostile_sizes_are_cheap():
+    """Products of sums, squared again and again."""
+    n = b.variable("n", 0, 8)
+    d = n
+    for _ in range(64):
+        d = b.mul(b.add(d, 1), b.add(d, 2))
+    t = UOp(Op.PARAM, (b.shape_vector((d, d)),), A.ParamArg(0, dt.float32))
+    start = time.process_time()
+    check(UOp(Op.RESHAPE, (t, b.shape_vector((b.mul(d, d),)))))
+    assert time.process_time() - start < 5
+
+
+def test_lines_of_ill_formed_nodes():
+    for id, e in EXAMPLES.items():
+        for g in e.rejected:
+            assert line(g, number(g)), id
