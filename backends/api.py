@@ -24,9 +24,9 @@ _local = threading.local()
 def compile(graph_or_file: UOp | str | os.PathLike[str], backend: str = "llvm", **options: Any) -> Program:
     """The program of a TENSOR graph, or of the `.uops` file at a path, on the backend of that name.
 
-    A backend that is a compiler target compiles now, and the program may be called by several threads; any other evaluates the graph
-    at each call and is for the calling thread. `options` go to the backend's factory. Raises SpecError for an ill-formed graph,
-    CompileError, Unsupported, and UnknownBackend or BrokenBackend.
+    A backend that is a compiler target compiles now, and the program may be called by several threads; any other evaluates the
+    graph at each call and is for the calling thread. `options` go to the backend's factory. Raises SpecError for an ill-formed
+    graph, CompileError, Unsupported, and UnknownBackend or BrokenBackend.
     """
     graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
     verify(graph, Dialect.TENSOR)

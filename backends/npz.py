@@ -1,8 +1,8 @@
 """The input file format: named arrays in one `.npz`, as `uops run --inputs` reads them and reports write them.
 
 A member is named like the input: `p<slot>` for a Param, `b<unique>` for a Buffer's initial contents, a variable's name. NumPy's
-own dtypes are stored as they are, so a file made by `numpy.savez(path, p0=..., n=7)` is one. What NumPy cannot store by itself has a
-second member, `<name>.dtype`, a string that says how to read the first:
+own dtypes are stored as they are, so a file made by `numpy.savez(path, p0=..., n=7)` is one. What NumPy cannot store by itself
+has a second member, `<name>.dtype`, a string that says how to read the first:
 
     bfloat16, float8_e4m3fn, float8_e5m2    the first holds the bits, as uint16 or uint8
     index                                   the first holds decimal strings: an array of Python ints
@@ -28,7 +28,7 @@ from uops.spec.errors import UopsError
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: Dtypes that a `.npy` member cannot name, and the dtype of their bits.
-FOREIGN = {
+FOREIGN: dict[str, tuple[np.dtype[Any], np.dtype[Any]]] = {
     "bfloat16": (np.dtype(ml_dtypes.bfloat16), np.dtype(np.uint16)),
     "float8_e4m3fn": (np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(np.uint8)),
     "float8_e5m2": (np.dtype(ml_dtypes.float8_e5m2), np.dtype(np.uint8)),
@@ -97,7 +97,8 @@ def _from_bits(word: str, a: Array) -> Array:
     dtype, bits = FOREIGN[word]
     if a.dtype != bits:
         raise ValueError(f"its bits must be {bits}, got {a.dtype}")
-    return np.ascontiguousarray(a).view(dtype).reshape(a.shape)
+    found: Array = np.ascontiguousarray(a).view(dtype)
+    return found.reshape(a.shape)
 
 
 def _integers(a: Array) -> Array:

@@ -18,6 +18,9 @@ GROUP = "uops.backends"
 #: Loaded on use, so that a backend's dependencies are imported only by who asks for it.
 BUILT_IN = {
     "llvm": "uops.backends.llvm.backend:LlvmBackend",
+    "interp": "uops.backends.conformance.controls:Interp",
+    "tinygrad": "uops.backends.tinygrad.adapter:Tinygrad",
+    "tinygrad-x86": "uops.backends.tinygrad.adapter:TinygradX86",
 }
 
 

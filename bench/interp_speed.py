@@ -2,10 +2,10 @@
 
     python bench/interp_speed.py [--graphs N] [--seed S] [--make MODULE:FUNCTION]
 
-`make(seed) -> (graph, inputs)` gives one graph. Without `--make` a generator of this file is used: 12 live nodes (operands of shapes
-not counted), 1 to 1,000 elements, every dtype, every family of the tensor dialect. Graphs are built in batches before the clock
-starts and evaluated once: nothing is warm but the interpreter itself. `derivation` is the time that the specification's rules take for
-every node's min_max; `again` is a second evaluation of the same graphs.
+`make(seed) -> (graph, inputs)` gives one graph. Without `--make` a generator of this file is used: 12 live nodes (operands of
+shapes not counted), 1 to 1,000 elements, every dtype, every family of the tensor dialect. Graphs are built in batches before the
+clock starts and evaluated once: nothing is warm but the interpreter itself. `derivation` is the time that the specification's rules
+take for every node's min_max; `again` is a second evaluation of the same graphs.
 """
 
 from __future__ import annotations
@@ -96,6 +96,10 @@ class Maker:
             return B.const(self.random.choice([0, 1, 2, 3, 5, 7, 100]), d)
         return UOp(Op.CAST, (self.pick(lambda u: u.dtype is not d),), A.CastArg(d))
 
+    def like_shaped(self, x: UOp) -> UOp:
+        good = [u for u in self.pool if u.shape == self.shape and u.dtype is x.dtype]
+        return self.random.choice([x, *good])
+
     def cast(self) -> UOp:
         return UOp(Op.CAST, (self.pick(),), A.CastArg(self.random.choice(dt.STORABLE)))
 
@@ -113,15 +117,14 @@ class Maker:
             return B.shrink(wide, [self.random.randint(0, 2) for _ in self.shape], self.shape)
         if kind == 2:
             order = self.random.sample(range(rank), rank)
-            back = B.reshape(B.permute(x, order), self.shape)
-            return back
+            return B.reshape(B.permute(x, order), self.shape)
         if kind == 3:
-            rows = B.stack(*(self.like(x.dtype) if n else x for n in range(2)) if False else (x, x))
+            rows = B.stack(x, self.like_shaped(x))
             self.pool.append(rows)
             return B.at(rows, self.random.randrange(2))
         if kind == 4:
             axis = self.random.randrange(rank)
-            return B.reshape(B.reduce(x, Op.MAX, ()), self.shape) if axis < 0 else self.summed(x, axis)
+            return self.summed(x, axis)
         return UOp(Op.LOAD, (x,), A.LoadArg())
 
     def summed(self, x: UOp, axis: int) -> UOp:

@@ -38,12 +38,13 @@ def mulacc64(a: Array, b: Array, c: Array) -> Any:
     product = np.multiply(a, b)
     size = np.abs(product)
     plain = np.asarray((size > 2.0**-900) & (size < 2.0**900) & (np.abs(a) < 2.0**900) & (np.abs(b) < 2.0**900))
-    special = ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c)) | (a == 0) | (b == 0)
+    special = ~(np.isfinite(a) & np.isfinite(b)) | (a == 0) | (b == 0)
+    alone = np.isfinite(a) & np.isfinite(b) & ~np.isfinite(c)
     out = np.asarray(_split(a, b, c))
-    if plain.all():
+    if (plain & ~alone).all():
         return out
-    out = np.where(special, product + c, out)
-    for at in map(tuple, np.argwhere(~plain & ~special)):
+    out = np.where(alone, c, np.where(special, product + c, out))
+    for at in map(tuple, np.argwhere(~plain & ~special & ~alone)):
         out[at] = _exactly(float(a[at]), float(b[at]), float(c[at]))
     return out
 

@@ -13,7 +13,7 @@ import numpy as np
 from uops.interp import memory
 from uops.interp.actions import ACTIONS, SOURCES, Action, Find, foreign
 from uops.interp.checks import check_value
-from uops.interp.elementwise import KERNELS
+from uops.interp.elementwise import KERNELS, Row
 from uops.interp.memory import Ref, Storage, describe
 from uops.interp.scope import VOID, WAIT, Cell, Scope
 from uops.interp.storage import NUMPY, Array, validated
@@ -23,6 +23,8 @@ from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 _ndarray = np.ndarray
+#: What an ill-formed node makes Python raise.
+_PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError)
 _BUFFER = Op.BUFFER  # a member is slow to reach through its class
 _COUNT = max(op.value for op in Op) + 1
 _KERNELS: list[Any] = [None] * _COUNT
@@ -59,12 +61,16 @@ class Machine:
         resting, self.frames = self.frames, [(scope, list(nodes[::-1]))]
         try:
             while self.frames:
-                self._advance(*self.frames[-1])
+                inner, stack = self.frames[-1]
+                try:
+                    self._advance(inner, stack)
+                except _PYTHON_ERRORS as e:
+                    raise _explained(stack[-1], e) from e
         finally:
             self.frames = resting
 
     def _advance(self, scope: Scope, stack: list[UOp]) -> None:
-        """Evaluate until the frame is done or another one lies above it."""
+        """Evaluate until the frame is done or another one lies above it. This is the loop whose speed matters."""
         cells, check, depth = scope.cells, self.check, len(self.frames)
         while stack:
             u = stack[-1]
@@ -81,36 +87,36 @@ class Machine:
                     ready = False
             if not ready:
                 continue
-            try:
-                kernels = _KERNELS[number]
-                if kernels is not None:
-                    first = sources[0]
-                    kernel, a = kernels[first.dtype], cells[first]
-                    if a.__class__ is not _ndarray:
-                        a = self.read(a)
-                    if len(sources) == 1:
-                        cell = kernel(a)
-                    else:
-                        b = cells[sources[1]]
-                        if b.__class__ is not _ndarray:
-                            b = self.read(b)
-                        cell = kernel(a, b) if len(sources) == 2 else kernel(a, b, *[self.read(cells[s]) for s in sources[2:]])
-                else:
-                    cell = _ACTIONS[number](self, scope, u, sources)
-                    if cell is WAIT:
-                        if len(self.frames) == depth:
-                            raise Crash(f"{describe(u)} waits for nothing")
-                        return
-                if cell is not VOID and cell.__class__ is not Ref:
-                    if cell.__class__ is not _ndarray:
-                        cell = _asarray(cell, u)
-                    if check:
-                        check_value(u, cell, self, scope)
-            except (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError) as e:
-                raise _explained(u, e) from e
+            kernels = _KERNELS[number]
+            if kernels is not None:
+                cell = self._compute(kernels, cells, sources)
+            else:
+                cell = _ACTIONS[number](self, scope, u, sources)
+                if cell is WAIT:
+                    if len(self.frames) == depth:
+                        raise Crash(f"{describe(u)} waits for nothing")
+                    return
+            if cell is not VOID and cell.__class__ is not Ref:
+                if cell.__class__ is not _ndarray:
+                    cell = np.asarray(cell, None if u.dtype is dt.index else NUMPY[u.dtype])
+                if check:
+                    check_value(u, cell, self, scope)
             cells[u] = cell
             stack.pop()
         self.frames.pop()
+
+    def _compute(self, kernels: Row, cells: dict[UOp, Cell], sources: tuple[UOp, ...]) -> Any:
+        """An elementwise kernel on the values of one, two or three sources."""
+        first = sources[0]
+        kernel, a = kernels[first.dtype], cells[first]
+        if a.__class__ is not _ndarray:
+            a = self.read(a)
+        if len(sources) == 1:
+            return kernel(a)
+        b = cells[sources[1]]
+        if b.__class__ is not _ndarray:
+            b = self.read(b)
+        return kernel(a, b) if len(sources) == 2 else kernel(a, b, *[self.read(cells[s]) for s in sources[2:]])
 
     def shape(self, scope: Scope, u: UOp) -> tuple[Any, ...]:
         """The derived shape, its symbolic extents evaluated in `scope` (R48)."""
@@ -211,10 +217,6 @@ class Machine:
 def _passes_on(cell: Cell, u: UOp) -> bool:
     """Whether `u` uses its first source as a reference, without reading it as a whole."""
     return cell.__class__ is Ref or u.op is Op.STORE or (u.op is Op.LOAD and len(u.src) > 1)
-
-
-def _asarray(scalar: Any, u: UOp) -> Array:
-    return np.asarray(scalar, None if u.dtype is dt.index else NUMPY[u.dtype])
 
 
 def _explained(u: UOp, e: Exception) -> Exception:

@@ -81,7 +81,7 @@ class Ref:
         self.look = look
         self.place = place
         self.risky: bool = parent is not None and parent.risky  # an Index on the path is out of bounds
-        self.whole: bool = look is None and (parent is None or parent.whole)  # every element, in the storage's order
+        self.whole: bool = place is None and (parent is None or parent.whole)  # every element, in the storage's order
         self.value: Array | None = None  # what the implicit Load gave
         self.bit: int | None = None  # the number of that access
         self.seen: Array | None = None

@@ -279,7 +279,7 @@ def axes_valid(text: str, ruling: str) -> Draft:
         wrong = [a for a in axes if not 0 <= a < rank]
         return f"axis {wrong[0]} of rank {rank}" if wrong else None
 
-    return Draft(text, check, ruling)
+    return Draft(text, check, ruling, gate=True)
 
 
 # ----------------------------------------------------------------------------------------------------- devices and axes

@@ -19,7 +19,7 @@ BITS = 1024
 
 #: Product of atoms -> coefficient; the empty product is the constant term.
 Poly = dict[tuple[UOp, ...], int]
-_SUMS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL})
+_SUMS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL, Op.IDIV})
 
 
 def _small(p: Poly) -> bool:
@@ -42,9 +42,13 @@ def times(a: Poly, b: Poly) -> Poly:
     return {m: c for m, c in out.items() if c}
 
 
-def _combine(u: UOp, src: list[Poly]) -> Poly:
+def _combine(u: UOp, src: list[Poly]) -> Poly | None:
+    """None where the result is no polynomial: a division that is not exact by its form."""
     if u.op is Op.MUL:
         return times(*src)
+    if u.op is Op.IDIV:
+        by = src[1].get((), 0) if set(src[1]) == {()} else 0
+        return {m: c // by for m, c in src[0].items()} if by and all(c % by == 0 for c in src[0].values()) else None
     if u.op is Op.NEG:
         return plus({}, src[0], -1)
     return plus(src[0], src[1], -1 if u.op is Op.SUB else 1)
@@ -61,7 +65,7 @@ def poly(d: Dim) -> Poly:
             continue
         if u.op in _SUMS and u.dtype is dt.index and math.prod(len(done[s]) for s in u.src) <= LIMIT:
             combined = _combine(u, [done[s] for s in u.src])
-            if _small(combined):
+            if combined is not None and _small(combined):
                 done[u] = combined
                 continue
         done[u] = {(u,): 1}

@@ -58,6 +58,9 @@ def check(
     return _Run(ctx, None if dialect is None else DIALECTS[dialect], frozenset(disabled)).broken()
 
 
+#: Begins the detail where a node cannot be derived and no claim of its row says why: a gap in the table.
+UNCLAIMED = "underivable"
+
 #: Gates, then the rest: the claims of one op at one kind of place.
 _Plan = tuple[tuple[Claim, ...], tuple[Claim, ...], tuple[Claim, ...]]
 
@@ -99,7 +102,7 @@ class _Run:
             return True
         schema = ROWS[u.op].claims[0]
         if len(self.found) == before and schema.id not in self.disabled:  # a gap in the row's claims: reported at its first
-            self.found.append((schema, u, why))
+            self.found.append((schema, u, f"{UNCLAIMED}: {why}"))
         return False
 
     def breaks(self, claim: Claim, u: UOp) -> bool:

@@ -34,6 +34,7 @@ Array = npt.NDArray[Any]
 CHUNK_BITS = 22
 POINTS = 1_000_000
 POINT_CHUNK = 25_000
+_BLOCK = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +151,25 @@ def _graph(reference: Reference, n: int) -> UOp:
 
 
 def _judge(tally: Tally, reference: Reference, operands: tuple[Array, ...], got: Array) -> None:
-    """Count what is outside the reference's bound; a NaN must be a NaN, an infinity and a zero its own."""
-    with np.errstate(all="ignore"):
-        right, error = reference.judge(operands, got)
+    """Count what is outside the reference's bound; a NaN must be a NaN, an infinity and a zero its own. In blocks that stay in cache."""
+    for start in range(0, len(got), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        with np.errstate(all="ignore"):
+            right, error = reference.judge(tuple(o[block] for o in operands), got[block])
+        if not right.all() or error.any():
+            _count(tally, reference, tuple(o[block] for o in operands), got[block], right, error)
+
+
+def _count(tally: Tally, reference: Reference, operands: tuple[Array, ...], got: Array, right: Array, error: Array) -> None:
     accepted = error <= reference.ulp
-    tally.wrong = int(np.count_nonzero(~accepted))
-    tally.inexact = int(np.count_nonzero(accepted & ~right))
+    tally.wrong += int(np.count_nonzero(~accepted))
+    tally.inexact += int(np.count_nonzero(accepted & ~right))
     finite = np.where(np.isfinite(error), error, 0.0)
-    if len(finite):
-        k = int(np.argmax(finite))
+    k = int(np.argmax(finite))
+    if finite[k] > tally.max_ulp:
         tally.max_ulp = float(finite[k])
         tally.worst = ", ".join(_spell(o[k]) for o in operands)
-    for k in np.flatnonzero(~accepted)[:3]:
+    for k in np.flatnonzero(~accepted)[: max(0, 3 - len(tally.examples))]:
         tally.examples.append(f"f({', '.join(_spell(o[k]) for o in operands)}) gave {_spell(got[k])}, error {error[k]} ulp")
 
 

@@ -122,8 +122,8 @@ _SPECIAL: dict[str, Any] = {
 
 
 def _sin(m: Any, x: float) -> Any:
-    """mpmath reduces the argument itself, at a precision that covers float64's exponents."""
-    with m.workprec(PRECISION + 1100):
+    """mpmath reduces the argument itself, at a precision that covers its exponent."""
+    with m.workprec(PRECISION + max(0, math.frexp(x)[1])):
         return m.sin(m.mpf(x))
 
 

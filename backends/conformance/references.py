@@ -48,9 +48,10 @@ def _against_f64(f: Callable[[Array], Array]) -> Callable[[tuple[Array, ...], Ar
 def compare(want: Array, got: Array, exact: Array) -> Judged:
     """`want` is the correctly rounded result, `exact` a more precise one; only elements that differ in bits are measured."""
     unsigned = f"u{want.dtype.itemsize}"
-    both_nan = np.isnan(want) & np.isnan(got)
-    right = (want.view(unsigned) == got.view(unsigned)) | both_nan
+    right = want.view(unsigned) == got.view(unsigned)
     error = np.zeros(want.shape, np.float64)
+    if not right.all():
+        right |= np.isnan(want) & np.isnan(got)
     off = np.flatnonzero(~right)
     if off.size:
         w, g, e = want[off], got[off], exact[off]
@@ -70,12 +71,19 @@ def compare(want: Array, got: Array, exact: Array) -> Judged:
 def _to_integer(d: DType) -> Callable[[Array], Array]:
     """Truncate, saturate, NaN to 0 (R15), in float64, where every bound of up to 32 bits is exact; 64 bits clamp first."""
     lo, hi = int(d.min), int(d.max)
+    wide = np.int64 if d.kind is Kind.INT else np.uint64
+    exact_top = d.bits <= 32  # else float64 rounds `hi` up, out of the range of the conversion
 
     def f(x: Array) -> Array:
-        t = np.trunc(np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf))
-        low, high = t <= lo, t >= hi
-        inner = np.where(low | high, 0.0, t).astype(np.int64 if d.kind is Kind.INT else np.uint64)
-        return np.where(high, np.array(hi, d.name), np.where(low, np.array(lo, d.name), inner.astype(d.name)))
+        t = x.astype(np.float64)
+        t[np.isnan(t)] = 0.0
+        if exact_top:
+            return np.clip(t, lo, hi).astype(wide).astype(d.name)
+        high = t >= float(hi)
+        t[high] = 0.0
+        out = np.maximum(t, lo).astype(wide)
+        out[high] = hi
+        return out
 
     return f
 
@@ -84,22 +92,21 @@ def _to_small(d: DType) -> Callable[[Array], Array]:
     """Round to nearest even in integers: keep `drop` fewer bits of the magnitude, subnormals through a power-of-two addition."""
     drop = 23 - d.man_bits
     bias = (127 - d.bias) << 23
-    least = np.float64(2.0) ** (1 - d.bias)
+    least = (128 - d.bias) << 23  # the float32 bits of the least normal value
     quantum = np.float64(2.0) ** (1 - d.bias - d.man_bits)
-    top = d.max_finite
+    infinity, nan = _top_bits(d, d.max_finite) + 1, (1 << (d.bits - 1)) - 1
 
     def f(x: Array) -> Array:
         u = x.view(np.uint32)
-        sign, m = (u >> 31).astype(np.uint32) << (d.bits - 1), (u & 0x7FFFFFFF).astype(np.int64)
+        m = (u & np.uint32(0x7FFFFFFF)).astype(np.int32)
         rounded = (m + ((1 << (drop - 1)) - 1) + ((m >> drop) & 1)) >> drop
-        normal = rounded - (bias >> drop)
-        small = np.rint(np.abs(x.astype(np.float64)) / quantum).astype(np.int64)
-        bits = np.where(np.abs(x.astype(np.float64)) < least, np.where(np.isfinite(x), small, 0), normal)
-        over = _top_bits(d, top) < bits
-        infinity = _top_bits(d, top) + 1
-        bits = np.where(over | np.isinf(x), infinity, bits)  # one past the top is the infinity, and fp8e4m3's NaN
-        nan = (1 << (d.bits - 1)) - 1
-        return (np.where(np.isnan(x), nan, bits).astype(np.uint32) | sign).astype(f"u{d.itemsize}")
+        bits = rounded - (bias >> drop)
+        tiny = m < least
+        if tiny.any():
+            bits[tiny] = np.rint(np.abs(x[tiny]).astype(np.float64) / quantum)
+        bits = np.minimum(bits, infinity)  # one past the top is the infinity, and fp8e4m3's NaN
+        bits[m > 0x7F800000] = nan
+        return (bits.astype(np.uint32) | (u >> np.uint32(31)) << np.uint32(d.bits - 1)).astype(f"u{d.itemsize}")
 
     return f
 
@@ -141,7 +148,9 @@ def _bits_judge(f: Callable[[Array], Array], d: DType) -> Callable[[tuple[Array,
     def judge(operands: tuple[Array, ...], got: Array) -> Judged:
         want, g = f(operands[0]), np.ascontiguousarray(got).view(f"u{d.itemsize}")
         mask = want.dtype.type((1 << (d.bits - 1)) - 1)
-        right = (want == g) | (((want & mask) > limit) & ((g & mask) > limit))
+        right = want == g
+        if not right.all():
+            right |= ((want & mask) > limit) & ((g & mask) > limit)
         return right, np.where(right, 0.0, np.inf)
 
     return judge
@@ -195,7 +204,8 @@ def points(name: str, reference: Reference, chunk: int, n: int) -> Iterator[Arra
     yield x
     if reference.op is Op.POW:
         y = (rng.standard_normal(n) * 10.0 ** rng.integers(-3, 4, n)).astype(kind)
-        near_one = np.abs(x - 1) < 1e-2
+        with np.errstate(all="ignore"):
+            near_one = np.abs(x - 1) < 1e-2
         y = np.where(near_one, y * kind.type(1000), y)
         whole = rng.integers(0, 3, n) == 0
         yield np.where(whole, np.rint(y), np.where(rng.integers(0, 9, n) == 0, bits[::-1], y)).astype(kind)

@@ -91,7 +91,7 @@ TABLES: dict[str, tuple[str, Callable[[], Problem], list[Rounding]]] = {
     "SIN_32":      ("(sin(r) / r - 1) / z, z = r*r <= (pi/2)^2",         lambda: _sin_problem(4, mp.pi / 2), [SINGLE] * 5),
     "SIN_64":      ("the same in float64, z <= 1",                       lambda: _sin_problem(6, mp.mpf(1)), [DOUBLE] * 7),
     "COS_64":      ("(cos(r) - 1 + z/2) / z^2, z = r*r <= (pi/4)^2",     lambda: _cos_problem(5),    [DOUBLE] * 6),
-    "ATANH_HEAD":  ("2 atanh(s) / (s ln 2), z = s*s, first terms as pairs", lambda: _atanh_problem(9), [to_pair] * 4 + [DOUBLE] * 6),
+    "ATANH_HEAD":  ("2 atanh(s) / (s ln 2), z = s*s, first as pairs", lambda: _atanh_problem(9), [to_pair] * 4 + [DOUBLE] * 6),
     "EXP_TAIL":    ("(exp(w) - 1 - w - w*w/2) / w^3, |w| <= ln(2)/8",    lambda: _exp_problem(6),    [DOUBLE] * 7),
 }
 # fmt: on

@@ -8,8 +8,10 @@ its shape by Stack.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 
 from uops.spec import dtypes as dt
 from uops.spec.args import BitcastArg, CastArg, ConstArg
@@ -125,10 +127,16 @@ class E:
 
 def constant(value: Number, dtype: DType, shape: Shape = ()) -> UOp:
     """A Const, or for a vector shape the Stack of its copies."""
-    u = UOp(Op.CONST, (), ConstArg(float(value) if dtype.is_float else value, dtype))
+    u = _scalar(value, dtype, value == 0 and math.copysign(1.0, value) < 0)
     for extent in reversed(shape):
         u = UOp(Op.STACK, (u,) * extent)
     return u
+
+
+@lru_cache(maxsize=4096)
+def _scalar(value: Number, dtype: DType, minus_zero: bool) -> UOp:
+    """The Const; `minus_zero` tells -0.0 from 0.0, which are equal as keys."""
+    return UOp(Op.CONST, (), ConstArg(float(value) if dtype.is_float else value, dtype))
 
 
 def where(condition: E, a: E | Number, b: E | Number) -> E:

@@ -117,7 +117,7 @@ COS_64 = (
     _f("0x1.1ee9dc258175cp-29"),
     _f("-0x1.8fa6b21a95075p-37"),
 )
-#: 2 atanh(s) / (s ln 2), z = s*s, first terms as pairs; weighted error 2^-74.05.
+#: 2 atanh(s) / (s ln 2), z = s*s, first as pairs; weighted error 2^-74.05.
 ATANH_HEAD = (
     (_f("0x1.71547652b82fep+1"), _f("0x1.777cb69c7108ep-55")),
     (_f("0x1.ec709dc3a03fdp-1"), _f("0x1.dbc0a028f6f66p-55")),

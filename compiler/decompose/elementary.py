@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from uops.compiler.decompose.build import E
 from uops.compiler.decompose.exp2 import exp2
@@ -16,21 +16,22 @@ from uops.spec.ops import Op
 
 
 def _bound(x: UOp) -> float:
-    """A limit of |x| for every x that is not NaN."""
+    """A limit of |x| for every finite x: from its interval, or from the small float that it was."""
     interval = x.min_max
-    return math.inf if interval is None else max(-float(interval[0]), float(interval[1]))
+    bound = math.inf if interval is None else max(-float(interval[0]), float(interval[1]))
+    source = x.src[0].dtype if x.op is Op.CAST else x.dtype
+    return min(bound, source.max_finite) if source.is_float else bound
 
 
-#: op -> the graph of its primitive ops.
-WIDE_RULES: dict[Op, Callable[[UOp], E]] = {
-    Op.EXP2: lambda u: exp2(E.of(u.src[0])),
-    Op.LOG2: lambda u: log2(E.of(u.src[0])),
-    Op.SIN: lambda u: sin(E.of(u.src[0]), _bound(u.src[0])),
-    Op.POW: lambda u: pow_(E.of(u.src[0]), E.of(u.src[1])),
+#: op -> the graph of its primitive ops from the lowered operands (float32 or float64), and the node's own sources for their bounds.
+WIDE_RULES: dict[Op, Callable[[Sequence[E], Sequence[UOp]], E]] = {
+    Op.EXP2: lambda x, _: exp2(x[0]),
+    Op.LOG2: lambda x, _: log2(x[0]),
+    Op.SIN: lambda x, src: sin(x[0], _bound(src[0])),
+    Op.POW: lambda x, _: pow_(x[0], x[1]),
 }
 
 
-def decompose_wide(u: UOp) -> UOp:
-    """`u` as a graph of primitive ops if it is one of `WIDE_RULES` in float32 or float64, else `u` itself."""
-    rule = WIDE_RULES.get(u.op)
-    return rule(u).u if rule and u.src[0].dtype in (dt.float32, dt.float64) else u
+def is_elementary(u: UOp) -> bool:
+    """Whether `u` is one of `WIDE_RULES` in float32 or float64."""
+    return u.op in WIDE_RULES and u.src[0].dtype in (dt.float32, dt.float64)

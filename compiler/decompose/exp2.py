@@ -17,7 +17,7 @@ EXP2 = {dt.float32: (k.EXP2_32, -151.0, 129.0), dt.float64: (k.EXP2_64, -1076.0,
 
 
 def exp2(x: E) -> E:
-    """2^x for float32 or float64, within 2 ulp over the whole range (R17). Contract: measured 0.8 ulp."""
+    """2^x for float32 or float64, within 2 ulp over the whole range (R17). Measured: 0.88 ulp, 1 where subnormal."""
     table, lo, hi = EXP2[x.dtype]
     d = x.dtype
     x = clamp(x, lo, hi)

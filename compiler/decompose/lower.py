@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from uops.compiler.decompose.build import constant
+from uops.compiler.decompose.build import E, constant
 from uops.compiler.decompose.casts import NATIVE, lower_cast, storage
-from uops.compiler.decompose.elementary import decompose_wide
+from uops.compiler.decompose.elementary import WIDE_RULES, is_elementary
 from uops.compiler.decompose.narrow import SMALL, encode
-from uops.compiler.decompose.small import SMALL_RULES
+from uops.compiler.decompose.small import SMALL_RULES, Site, is_small
 from uops.spec.args import BitcastArg
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+
+_EVERY = NATIVE | frozenset(SMALL)
 
 
 def decompose(u: UOp) -> UOp:
@@ -20,37 +22,38 @@ def decompose(u: UOp) -> UOp:
 
     Takes: one elementwise node; sources of any shape of integers, () or vectors. Gives: for Exp2, Log2, Sin, Pow in float32 and
     float64, primitive ops of those dtypes, bool and the machine integers. For small floats (float16, bfloat16, fp8) and every
-    arithmetic op or comparison: the same in float32 or float64 between Casts, and primitive but for the Casts, which
-    `casts.lower_cast` lowers. Spec: Elementwise, Decomposed.
+    arithmetic op or comparison: the same between Casts to float32 and from it, and Bitcasts; `lower_cast` lowers those Casts.
+    Spec: Elementwise, Decomposed.
     """
-    if u.op in SMALL_RULES and u.src[-1].dtype in SMALL:
-        return SMALL_RULES[u.op](u)
-    return decompose_wide(u)
+    if is_small(u):
+        return SMALL_RULES[u.op](Site(u, u.src, _EVERY)).u
+    return WIDE_RULES[u.op]([E.of(s) for s in u.src], u.src).u if is_elementary(u) else u
 
 
 def lower(roots: Sequence[UOp], leaves: Mapping[UOp, UOp], native: frozenset[DType] = NATIVE) -> list[UOp]:
     """`roots` rewritten to primitive ops, a small float outside `native` being the unsigned integer of its bits.
 
-    Takes: elementwise nodes, constants and Stacks over `leaves`, each of which is replaced by its lowered value (dtype
-    `storage(leaf.dtype)`). Gives: one lowered node for each root. Every other source of the graph must be among the leaves if its
-    dtype is lowered.
+    Takes: elementwise nodes, constants and Stacks over `leaves`, each of which is replaced by its lowered value, of dtype
+    `storage(leaf.dtype, native)`. Gives: one lowered node for each root. Every other source of the graph must be among the leaves
+    if its dtype is lowered.
     """
     done: dict[UOp, UOp] = dict(leaves)
     for u in toposort(*roots, gate=lambda n: n not in done):
         if u not in done:
-            _lower_into(done, u, native)
+            done[u] = _lower_node(u, tuple([done[s] for s in u.src]), native)
     return [done[r] for r in roots]
 
 
-def _lower_into(done: dict[UOp, UOp], u: UOp, native: frozenset[DType]) -> None:
-    """Put the lowered `u` into `done`, whose keys hold its sources; the graph that `decompose` gives is lowered on the way."""
-    new = decompose(u)
-    for v in toposort(new, gate=lambda n: n not in done):
-        if v not in done:
-            rule = _RULES.get(v.op)
-            src = tuple(done[s] for s in v.src)
-            done[v] = rule(v, src, native) if rule else v if src == v.src else v.replace(src=src)
-    done[u] = done[new]
+def _lower_node(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
+    """`u` over its lowered sources. Where, Stack and the markers keep a small float's bits as they are."""
+    rule = _RULES.get(u.op)
+    if rule is not None:
+        return rule(u, src, native)
+    if is_small(u):
+        return SMALL_RULES[u.op](Site(u, src, native)).u
+    if is_elementary(u):
+        return WIDE_RULES[u.op]([E.of(s) for s in src], u.src).u
+    return u if src == u.src else u.replace(src=src)
 
 
 def _lower_const(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UOp:
@@ -67,7 +70,6 @@ def _lower_bitcast(u: UOp, src: tuple[UOp, ...], native: frozenset[DType]) -> UO
     return src[0] if src[0].dtype is target else UOp(Op.BITCAST, src, BitcastArg(target))
 
 
-#: Where, Stack and the markers keep a small float's bits as they are and need no rule.
 _RULES: dict[Op, Callable[[UOp, tuple[UOp, ...], frozenset[DType]], UOp]] = {
     Op.CONST: _lower_const,
     Op.CAST: _lower_cast,

@@ -35,7 +35,7 @@ def pow_(x: E, y: E) -> E:
     odd = integral & half.ne(half.trunc())
     sign = where(odd, bits & _SIGN, 0)
     result = (magnitude.bits() | sign).bitcast(dt.float64)
-    undefined = (x < 0.0) & (x > -math.inf) & integral.eq(False)
+    undefined = (x < 0.0) & (x > -math.inf) & (integral ^ True)
     result = where(undefined, math.nan, result)
     return where(y.eq(0.0) | x.eq(1.0), 1.0, result).cast(d)
 

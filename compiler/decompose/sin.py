@@ -1,14 +1,13 @@
 """Sin of float32 and float64 as a graph, exact argument reduction included.
 
-The result is (-1)^n * sin(r) with r = x - n*pi in [-pi/2, pi/2] and an odd polynomial in r. Every lane pays for the hardest
-reduction, so the reductions are chosen for few operations:
+float32 is (-1)^n * sin(x - n*pi) by one odd polynomial up to pi/2; float64 is the sine or cosine of x - n*pi/2, up to pi/4. Every
+lane pays for the hardest reduction, so the reductions are chosen for few operations:
 
 - float32, any x: float64 chunks of 1/(2 pi). A product of x with a 28-bit chunk is exact, whole turns are dropped with Trunc
   after each chunk.
 - float64, any x: Payne and Hanek in integers. x = M * 2^e; 192 bits of 2^e/(2 pi) are picked from a constant by a tree of Where
-  and a shift,
-  their product with M modulo one turn is kept to 128 bits.
-- |x| at most `BOUNDED` by its min_max: x - n*pi with pi in two or three doubles.
+  and a shift, their product with M modulo one turn is kept to 128 bits.
+- finite |x| known to be at most `BOUNDED`: x - n*pi with pi in two or three doubles.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _LOW32 = 0xFFFFFFFF
 
 
 def sin(x: E, bound: float = math.inf) -> E:
-    """sin(x) for float32 or float64 within 2 ulp (R17), NaN for infinities, sin(-0) = -0. `bound` is a known limit of |x|."""
+    """sin(x) for float32 or float64 within 2 ulp (R17), NaN for infinities, sin(-0) = -0. `bound` limits finite |x|."""
     reduced = {dt.float32: _sin32, dt.float64: _sin64}[x.dtype]
     return reduced(x, bound <= BOUNDED)
 
@@ -42,7 +41,7 @@ def _sin32(x: E, bounded: bool) -> E:
 
 
 def _quotient32(x: E) -> E:
-    """(-1)^n * (x - n*pi), pi to 106 bits."""
+    """(-1)^n * (x - n*pi), pi to 106 bits; NaN for infinities."""
     n, flip = nearest(x, k.INV_PI)
     r = n.fma(-k.PI[1], n.fma(-k.PI[0], x))
     return flip_sign(r, flip)
@@ -103,7 +102,7 @@ def _cos_kernel(high: E, low: E) -> E:
 
 
 def _quotient64(x: E) -> tuple[E, E, E]:
-    """x - n*pi/2 as an unevaluated sum, pi/2 to 159 bits, and the word n; 0 <= x <= BOUNDED."""
+    """x - n*pi/2 as an unevaluated sum, pi/2 to 159 bits, and the word n, for 0 <= x <= BOUNDED; NaN for inf."""
     shifted = x.fma(2 * k.INV_PI, _MAGIC)
     n = shifted - _MAGIC
     head = n.fma(-k.PI[0] / 2, x)  # exact: a multiple of 2^-52 below 2
@@ -167,5 +166,5 @@ def _to_radians(high: E, low: E) -> tuple[E, E]:
 
 
 def _field(value: E, exponent: int, offset: float) -> E:
-    """The integer `value` below 2^52, in units of 2^(exponent - 52), less `offset` - 2^exponent."""
+    """value * 2^(exponent - 52) + 2^exponent - offset, for an integer `value` below 2^52."""
     return (value | ((exponent + 1023) << 52)).bitcast(dt.float64) - offset

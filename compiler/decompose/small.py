@@ -17,34 +17,58 @@ value (53 >= p + 2). Sums of fp8 that do not overflow span at most 48 bits and a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from uops.compiler.decompose.build import E, where
+from uops.compiler.decompose.build import BITS, E, where
+from uops.compiler.decompose.casts import cast
 from uops.compiler.decompose.doubles import two_sum
-from uops.compiler.decompose.elementary import decompose_wide
+from uops.compiler.decompose.elementary import WIDE_RULES
+from uops.compiler.decompose.narrow import SMALL
 from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import COMPARE, Op
 
 
-def _through32(u: UOp) -> UOp:
-    wide = decompose_wide(UOp(u.op, tuple(E.of(s).cast(dt.float32).u for s in u.src), u.arg))
-    return E(wide, dt.float32, u.shape).cast(u.dtype).u
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A node with small float operands, and its operands as the lowered graph holds them: bits, or themselves where native."""
+
+    u: UOp
+    src: tuple[UOp, ...]
+    native: frozenset[DType]
+
+    def operands(self, d: DType) -> list[E]:
+        """The operands' values in float32 or float64, exactly."""
+        return [cast(E.of(v), s.dtype, d, self.native) for v, s in zip(self.src, self.u.src, strict=True)]
+
+    def result(self, x: E) -> E:
+        """A float32 or float64 rounded to the node's dtype."""
+        return cast(x, x.dtype, self.u.dtype, self.native)
 
 
-def _compare32(u: UOp) -> UOp:
-    return UOp(u.op, tuple(E.of(s).cast(dt.float32).u for s in u.src), u.arg)
+def _through32(at: Site) -> E:
+    operands = at.operands(dt.float32)
+    rule = WIDE_RULES.get(at.u.op)
+    x = operands[0]
+    return at.result(rule(operands, at.u.src) if rule else E(UOp(at.u.op, tuple(o.u for o in operands)), x.dtype, x.shape))
 
 
-def _negate(u: UOp) -> UOp:
-    x = E.of(u.src[0])
-    return (x.bits() ^ (1 << (x.dtype.bits - 1))).bitcast(x.dtype).u
+def _compare32(at: Site) -> E:
+    operands = at.operands(dt.float32)
+    return E(UOp(at.u.op, tuple(o.u for o in operands)), dt.bool_, operands[0].shape)
 
 
-def _mulacc(u: UOp) -> UOp:
-    a, b, c = (E.of(s).cast(dt.float64) for s in u.src)
+def _negate(at: Site) -> E:
+    d = at.u.dtype
+    held = E.of(at.src[0])
+    return (held.bitcast(BITS[d]) ^ (1 << (d.bits - 1))).bitcast(held.dtype)
+
+
+def _mulacc(at: Site) -> E:
+    a, b, c = at.operands(dt.float64)
     product = a * b
-    total = product + c if u.dtype in (dt.fp8e4m3, dt.fp8e5m2) else add_to_odd(product, c)
-    return total.cast(u.dtype).u
+    return at.result(product + c if at.u.dtype in (dt.fp8e4m3, dt.fp8e5m2) else add_to_odd(product, c))
 
 
 def add_to_odd(a: E, b: E) -> E:
@@ -53,17 +77,22 @@ def add_to_odd(a: E, b: E) -> E:
     bits = total.bits()
     inexact = (error < 0.0) | (error > 0.0)  # false for NaN, the error beside an infinite sum
     even = (bits & 1).eq(0)
-    away = (error.bits() ^ bits) >> 63  # 1 where the exact sum is nearer to zero
-    return where(inexact & even, bits + 1 - (away << 1), bits).bitcast(dt.float64)
+    toward_zero = (error.bits() ^ bits) >> 63
+    return where(inexact & even, bits + 1 - (toward_zero << 1), bits).bitcast(dt.float64)
 
 
 _THROUGH = (
     Op.ADD, Op.SUB, Op.MUL, Op.DIV, Op.RECIP, Op.SQRT, Op.MAX, Op.MIN, Op.TRUNC, Op.EXP2, Op.LOG2, Op.SIN, Op.POW,
 )  # fmt: skip
-#: The elementwise ops on small floats; each rule gives the same value with Casts around an operation on a wider float.
-SMALL_RULES: dict[Op, Callable[[UOp], UOp]] = {
+#: The arithmetic ops and comparisons on small floats, by way of a wider float.
+SMALL_RULES: dict[Op, Callable[[Site], E]] = {
     **dict.fromkeys(_THROUGH, _through32),
     **dict.fromkeys(COMPARE, _compare32),
     Op.NEG: _negate,
     Op.MULACC: _mulacc,
 }
+
+
+def is_small(u: UOp) -> bool:
+    """Whether `u` is one of `SMALL_RULES` on a small float."""
+    return u.op in SMALL_RULES and u.src[-1].dtype in SMALL

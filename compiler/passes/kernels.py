@@ -96,8 +96,10 @@ def _bind(body: UOp, store: UOp, arguments: tuple[UOp, ...]) -> tuple[dict[UOp, 
     return put, (*passed, *(arguments[u.arg.slot] for u in named))
 
 
-def _memory(reference: UOp) -> UOp:
-    return reference.src[0]
+def _memory(address: UOp) -> UOp:
+    """The memory below an Index, perhaps through an After."""
+    found = address.src[0]
+    return found.src[0] if found.op is Op.AFTER else found
 
 
 def _variable(arg: ParamArg, slot: int) -> ParamArg:

@@ -35,7 +35,8 @@ class Target:
     flat: UOp = ZERO
     gate: UOp | None = None
     byte: UOp | None = None
-    ranges: list[UOp] = field(default_factory=list)
+    ranges: list[UOp] = field(default_factory=list)  # of the bytes of one element
+    loops: list[UOp] = field(default_factory=list)  # all loops around the Store
 
     def store(self, values: Sequence[UOp]) -> UOp:
         """The Store of values[0], gated by values[1] if there is one."""
@@ -57,7 +58,8 @@ class Target:
         if d.itemsize == 1:
             return as_dtype(part, d)
         whole = UINT[d.itemsize]
-        old = as_dtype(UOp(Op.LOAD, (UOp(Op.INDEX, (self.memory, self.flat)), *self._gated()), LoadArg()), whole)
+        now = UOp(Op.AFTER, (self.memory, *self.loops))  # in every iteration anew, also where the address stays the same
+        old = as_dtype(UOp(Op.LOAD, (UOp(Op.INDEX, (now, self.flat)), *self._gated()), LoadArg()), whole)
         kept = UOp(Op.AND, (old, UOp(Op.XOR, (UOp(Op.SHL, (B.const(255, whole), _bit(self.byte, whole))), B.const(-1, whole)))))
         return as_dtype(UOp(Op.OR, (kept, UOp(Op.SHL, (B.cast(part, whole), _bit(self.byte, whole))))), d)
 
@@ -77,6 +79,7 @@ def locate(state: Rangeify, kernel: Kernel, reference: UOp) -> Target:
     if _resizes(reference):
         found.byte = state.loop(size.itemsize, AxisType.LOOP)
         found.ranges = [] if found.byte is ZERO else [found.byte]
+        found.loops = [*kernel.ranges, *found.ranges]
     u = reference
     while u.op in VIEWS:
         index, gate = _step(state, kernel, found, u, index)

@@ -28,7 +28,9 @@ def lossless(a: DType, b: DType) -> bool:
 
 
 def _keeps(types: Mapping[str, DType]) -> bool:
-    return lossless(types["S"], types["A"])
+    """The first cast loses nothing, and the second treats what it gets as it would the source: integers wrap, floats saturate."""
+    s, a, b = types["S"], types["A"], types["B"]
+    return lossless(s, a) and (s.is_float == a.is_float or b not in dt.INTS or lossless(s, b))
 
 
 def _integral(types: Mapping[str, DType]) -> bool:

@@ -42,14 +42,14 @@ def _product(fn: Kernel, x: list[Array], loose: list[bool]) -> Array:
         a, b = x[0][[0, 0, 2, 2, 1]], x[1][[0, 2, 0, 2, 1]]
         p = fn(a, b)
         out = np.empty((3, *p.shape[1:]), p.dtype)
-        np.minimum.reduce(p[:4], axis=0, out=out[0])
-        np.maximum.reduce(p[:4], axis=0, out=out[2])
+        np.minimum.reduce(p[:4], axis=0, out=out[0, ...])
+        np.maximum.reduce(p[:4], axis=0, out=out[2, ...])
         out[1] = p[4]
         return out
     p = fn(x[0], x[1])
     out = np.empty_like(p)
-    np.minimum(p[0], p[2], out=out[0])
-    np.maximum(p[0], p[2], out=out[2])
+    np.minimum(p[0], p[2], out=out[0, ...])
+    np.maximum(p[0], p[2], out=out[2, ...])
     out[1] = p[1]
     return out
 

@@ -8,17 +8,32 @@ from uops.interp.memory import Ref, Storage, places_of
 from uops.interp.sets.branch import bitcast
 from uops.interp.sets.layout import LAYOUT, Array
 from uops.interp.sets.value import Loose, Value, anything, as_loose, owned, patch
-from uops.spec.dtypes import DType
+from uops.spec import dtypes as dt
+
+BY_NUMPY = {f.np: f for f in LAYOUT.values() if f.dtype is not dt.index}
 
 
 class Patchwork:
     """The sets in one storage: `held` has them where `open`, elsewhere the storage's own data is exact."""
 
-    def __init__(self, storage: Storage, dtype: DType) -> None:
-        self.layout = LAYOUT[dtype]
+    def __init__(self, storage: Storage) -> None:
+        self.layout = BY_NUMPY[storage.data.dtype]
         n = storage.data.size
         self.held = owned(as_loose(self.layout, np.zeros(n, self.layout.np)))
         self.open = np.zeros(n, np.bool_)
+
+    def copy(self) -> Patchwork:
+        """An independent copy: a Load may still ask for what was here before the next Store."""
+        twin = object.__new__(Patchwork)
+        twin.layout, twin.held, twin.open = self.layout, owned(self.held), self.open.copy()
+        return twin
+
+    def whole(self, data: Array) -> Loose:
+        """The sets of the storage's elements, `data` its contents."""
+        out = owned(as_loose(self.layout, data))
+        where = np.flatnonzero(self.open)
+        patch(out, where, self.held.map(lambda x, lead: x[..., where]))
+        return out
 
     def _elements(self, ref: Ref) -> Array:
         """Index of the storage's element that holds the first byte of each element of `ref`."""

@@ -68,9 +68,6 @@ MOVES: dict[Op, Move] = {
     Op.INDEX: _index,
     Op.REPLICATED: _replicated,
 }
-#: Ops that pass their first source on as it is.
-PASS = frozenset({Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.AFTER, Op.LOAD})
-
 
 def moved(u: UOp, v: Value, shape: Shape, more: Sequence[Array]) -> Value:
     """`v` through the movement op `u`, whose result has `shape`."""

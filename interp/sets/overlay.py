@@ -1,7 +1,7 @@
 """Sets over a finished run: the machine's own evaluation gives every best value, and this walk adds what else is allowed.
 
 Nodes are visited in the order in which the machine evaluated them, so that Loads and Stores meet as they did. Only a node that can
-make a set from exact operands (`rules.SPARKS`) or has a source with a set costs more than one look.
+make a set from exact operands or has a source with a set costs more than one look.
 """
 
 from __future__ import annotations
@@ -15,77 +15,103 @@ from uops.interp.machine import Machine
 from uops.interp.memory import Ref, Storage
 from uops.interp.movement import operand_sources
 from uops.interp.scope import Scope
-from uops.interp.sets.layout import LAYOUT, Array, Layout
+from uops.interp.sets.layout import LAYOUT, Array
 from uops.interp.sets.memory import Patchwork
-from uops.interp.sets.move import MOVES, PASS, moved
-from uops.interp.sets.value import Loose, Value, settle, spread
+from uops.interp.sets.move import MOVES, moved
+from uops.interp.sets.rules import Rules
+from uops.interp.sets.value import Loose, Value, as_loose, negated, settle, spread
 from uops.spec.errors import Crash
 from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ops import MARKERS, Op
 
 _ndarray = np.ndarray
+#: Ops that pass their first source on as it is.
+PASS = MARKERS | {Op.AFTER, Op.LOAD}
+_ENTERS = (Op.GETTUPLE, Op.FUNCTION, Op.CALL)
 
 
 class Overlay:
-    """The sets of one run. `loose` has, per scope, the nodes whose set is more than their cell; `level` chooses the rules."""
+    """The sets of one run: per scope the nodes whose set is more than their cell, per storage the sets stored in it."""
 
-    def __init__(self, machine: Machine, rules: Any) -> None:
+    def __init__(self, machine: Machine, rules: Rules) -> None:
         self.machine = machine
         self.rules = rules
         self.loose: dict[Scope, dict[UOp, Loose]] = {s: {} for s in machine.scopes}
-        self.read_sets: dict[int, Loose | None] = {}
-        self.memory: dict[Storage, Patchwork] = {}
-        self.walks: dict[Scope, Iterator[tuple[UOp, Any]]] = {s: iter(s.cells.items()) for s in machine.scopes}
+        self.walks: dict[Scope, Iterator[tuple[UOp, Any]]] = {}
+        self.visited: dict[Scope, set[UOp]] = {s: set() for s in machine.scopes[1:]}
+        self.memory: dict[Storage, list[tuple[int, Patchwork]]] = {}
+        self.reads: dict[int, Loose | None] = {}
+
+    # The walk
 
     def walk(self) -> None:
-        """Visit every node that was evaluated."""
-        self._drain(self.machine.root)
-        for s in self.machine.scopes:
-            self._drain(s)
-
-    def _drain(self, scope: Scope) -> None:
-        sparks, rules = self.rules.sparks, self.rules.table
-        stack = [scope]
+        """Visit every node that was evaluated, each body when the machine entered it; iterative."""
+        self.walks = {s: iter(s.cells.items()) for s in self.machine.scopes}
+        stack: list[tuple[Scope, UOp | None, UOp | None]] = [(self.machine.root, None, None)]
         while stack:
-            here = stack[-1]
-            loose = self.loose[here]
-            for u, cell in self.walks[here]:
-                op = u.op
-                if op is Op.GETTUPLE or op is Op.PARAM or op is Op.CALL:
-                    inner = here.inner.get(u.src[0] if op is Op.GETTUPLE else u)
-                    if inner is not None and op is not Op.PARAM:
-                        for scope_ in self._nest(inner):
-                            self._finish(scope_)
-                    self._pass_scope(here, u)
-                    continue
-                rule = rules.get(op)
-                if rule is None:
-                    continue
-                if op in sparks or self._touched(here, loose, u):
-                    found = rule(self, here, u, cell)
-                    if found is not None and found.__class__ is Loose:
-                        settled = settle(found)
-                        if settled.__class__ is Loose:
-                            loose[u] = settled
+            scope, until, _ = stack[-1]
+            entered = self._advance(scope, until)
+            if entered is not None:
+                inner, u, element = entered
+                stack[-1] = (scope, until, u)
+                stack.append((inner, element, None))
+                continue
             stack.pop()
+            if stack:
+                outer, _, waiting = stack[-1]
+                if waiting is not None:
+                    self._inherit(outer, waiting)
 
-    def _nest(self, inner: Scope) -> list[Scope]:
-        return [inner]
+    def _advance(self, scope: Scope, until: UOp | None) -> tuple[Scope, UOp, UOp | None] | None:
+        """Visit nodes of `scope`, up to `until`, or up to one whose body must be visited first."""
+        sparks, table, loose, cells, memory = self.rules.sparks, self.rules.table, self.loose[scope], scope.cells, self.memory
+        visited = self.visited.get(scope)
+        for u, cell in self.walks[scope]:
+            if visited is not None:
+                visited.add(u)
+            op = u.op
+            if op in sparks:
+                touched = True
+            else:
+                touched = False
+                for s in u.src:
+                    if s in loose or (memory and cells.get(s).__class__ is Ref):
+                        touched = True
+                        break
+            if touched:
+                rule = table.get(op)
+                if rule is not None:
+                    found = rule(self, scope, u, cell)
+                    if found.__class__ is Loose:
+                        self._keep(loose, u, found)  # type: ignore[arg-type]
+            if visited is not None and op is Op.PARAM:
+                self._inherit(scope, u)
+            elif op in _ENTERS:
+                entered = self._body(scope, u)
+                if entered is not None:
+                    return entered
+                self._inherit(scope, u)
+            if u is until:
+                return None
+        return None
 
-    def _finish(self, inner: Scope) -> None:
-        self._drain(inner)
+    def _keep(self, loose: dict[UOp, Loose], u: UOp, found: Loose) -> None:
+        settled = settle(found)
+        if isinstance(settled, Loose):
+            loose[u] = settled
 
-    def _touched(self, scope: Scope, loose: dict[UOp, Loose], u: UOp) -> bool:
-        cells = scope.cells
-        for s in u.src:
-            if s in loose:
-                return True
-            cell = cells.get(s)
-            if cell.__class__ is Ref and cell.storage in self.memory:
-                return True
-        return False
+    def _body(self, scope: Scope, u: UOp) -> tuple[Scope, UOp, UOp | None] | None:
+        """The scope to visit before `u`, and the element up to which."""
+        if u.op is not Op.GETTUPLE:
+            inner = scope.inner.get(u)
+            return None if inner is None else (inner, u, None)
+        packed = u.src[0]
+        if packed.op is not Op.FUNCTION:
+            return None
+        inner, element = scope.inner[packed], packed.src[0].src[u.arg.index]
+        return None if element in self.visited[inner] else (inner, u, element)
 
-    def _pass_scope(self, scope: Scope, u: UOp) -> None:
+    def _inherit(self, scope: Scope, u: UOp) -> None:
         """A GetTuple or a bound Param has the set of the node it stands for."""
         there = self.stands_for(scope, u)
         if there is not None:
@@ -94,21 +120,30 @@ class Overlay:
                 self.loose[scope][u] = found
 
     def stands_for(self, scope: Scope, u: UOp) -> tuple[Scope, UOp] | None:
-        """The node, in another scope or here, whose value `u` has without computing anything."""
+        """The node, here or in another scope, whose value `u` has without computing anything."""
         if u.op is Op.GETTUPLE:
             packed = u.src[0]
-            element = (packed if packed.op is Op.TUPLE else packed.src[0]).src[u.arg.index]
-            return (scope, element) if packed.op is Op.TUPLE else (scope.inner[packed], element)
+            if packed.op is Op.TUPLE:
+                return scope, packed.src[u.arg.index]
+            return scope.inner[packed], packed.src[0].src[u.arg.index]
         if u.op is Op.PARAM and scope.outer is not None and u.arg.slot is not None:
             return scope.outer, scope.args[u.arg.slot]
-        if u.op in PASS and len(u.src) >= 1 and not (u.op is Op.LOAD and len(u.src) > 1):
+        if u.op in PASS and not (u.op is Op.LOAD and len(u.src) > 1):
             return scope, u.src[0]
         return None
 
     # Values
 
+    def is_exact(self, scope: Scope, u: UOp) -> bool:
+        """True when no source of `u` has a set."""
+        loose = self.loose[scope]
+        for s in u.src:
+            if s in loose or (self.memory and isinstance(self.value(scope, s), Loose)):
+                return False
+        return True
+
     def value(self, scope: Scope, u: UOp) -> Value:
-        """The set of a node, a reference by its implicit Load."""
+        """The set of a node, of a reference by its implicit Load."""
         found = self.loose[scope].get(u)
         if found is not None:
             return found
@@ -116,73 +151,104 @@ class Overlay:
         return cell if cell.__class__ is _ndarray else self.read(cell)
 
     def read(self, cell: Any) -> Value:
-        """The set of a cell that is no node of its own."""
+        """The set of a cell that is no set of a node."""
         if cell.__class__ is _ndarray:
             return cell  # type: ignore[no-any-return]
         if cell.__class__ is not Ref:
             raise Crash("a void node is used as a value")
-        known = self.read_sets.get(id(cell), Crash)
-        if known is Crash:
-            patches = self.memory.get(cell.storage)
-            if cell.value is None:
-                self.machine.read(cell)
-            known = None if patches is None else patches.read(cell, cell.value)
-            self.read_sets[id(cell)] = known
-        return cell.value if known is None else known  # type: ignore[no-any-return, return-value]
-
-    def layout(self, u: UOp) -> Layout:
-        return LAYOUT[u.dtype]
+        best: Array = self.machine.read(cell)
+        if cell.storage not in self.memory:
+            return best
+        key = id(cell)
+        if key not in self.reads:
+            assert cell.bit is not None
+            patches = self.patches(cell.storage, cell.bit)
+            found = None if patches is None else patches.read(cell, best)
+            self.reads[key] = found
+        known = self.reads[key]
+        return best if known is None else known
 
     def more(self, scope: Scope, u: UOp) -> list[Array]:
         """The evaluated operands of a movement op after its first."""
-        sources = u.src[1:] if u.op is Op.INDEX or u.op is Op.SLICE else operand_sources(u)[1:]
+        sources = u.src[1:] if u.op in (Op.INDEX, Op.SLICE) else operand_sources(u)[1:]
         return [self.machine.read(scope.cells[s]) for s in sources]
 
+    # Memory
+
+    def bit(self, scope: Scope, u: UOp) -> int:
+        """The number of the access that `u` made."""
+        return scope.own[u].bit_length() - 1
+
+    def patches(self, storage: Storage, bit: int) -> Patchwork | None:
+        """The sets in `storage` as access number `bit` met them."""
+        found = None
+        for at, patches in self.memory.get(storage, ()):
+            if at < bit:
+                found = patches
+        return found
+
+    def store(self, scope: Scope, u: UOp) -> None:
+        """Replay a Store; a NaN whose bits are free counts as a set."""
+        target = scope.cells[u.src[0]]
+        value = self.value(scope, u.src[1])
+        live = self.value(scope, u.src[2]) if len(u.src) > 2 else None
+        d = u.src[0].dtype
+        if value.__class__ is _ndarray and d.is_float and np.isnan(value).any() and not self.keeps_bits(scope, u.src[1]):  # type: ignore[arg-type]
+            value = as_loose(LAYOUT[d], value)
+        history = self.memory.get(target.storage)
+        if history is None and not isinstance(value, Loose) and not isinstance(live, Loose):
+            return
+        if history is None:
+            history = self.memory[target.storage] = []
+        patches = history[-1][1].copy() if history else Patchwork(target.storage)
+        patches.write(target, value, live)
+        history.append((self.bit(scope, u), patches))
+
+    # Where a value comes from
+
+    def keeps_bits(self, scope: Scope, u: UOp) -> bool:
+        """Whether every bit of `u` is known to come from inputs and constants through movement, so that its NaNs keep theirs (R28)."""
+        stack, seen = [(scope, u)], set()
+        while stack:
+            here, n = stack.pop()
+            if (here, n) in seen or not n.dtype.is_float or here.cells.get(n).__class__ is Ref:
+                continue
+            seen.add((here, n))
+            there = self.stands_for(here, n)
+            if there is not None:
+                stack.append(there)
+            elif n.op in (Op.CONST, Op.PARAM, Op.BUFFER):
+                continue
+            elif n.op in MOVES or n.op in (Op.BITCAST, Op.SLICE):
+                stack.append((here, n.src[0]))
+            elif n.op in (Op.STACK, Op.LOAD):
+                stack.extend((here, s) for s in n.src)
+            elif n.op is Op.WHERE:
+                stack.extend((here, s) for s in n.src[1:])
+            else:
+                return False
+        return True
+
     def product(self, scope: Scope, u: UOp) -> tuple[Value, Value] | None:
-        """The factors of `u` where it is a float Mul seen through movement, markers and Functions, moved like the product (R16, R32)."""
+        """The factors of `u` where it is a float Mul seen through movement, Neg, markers and Functions, moved as it is (R16, R32)."""
         path: list[tuple[Scope, UOp]] = []
         while u.op is not Op.MUL:
-            if u.op in MOVES:
-                path.append((scope, u))
-                u = u.src[0]
-            elif u.op is Op.NEG:
+            if u.op in MOVES or u.op is Op.NEG:
                 path.append((scope, u))
                 u = u.src[0]
             else:
                 there = self.stands_for(scope, u)
-                if there is None or scope.cells.get(u).__class__ is Ref:
+                if there is None:
                     return None
                 scope, u = there
             if scope.cells.get(u).__class__ is not _ndarray:
                 return None
         shape = scope.cells[u].shape
-        factors = [spread(self.value(scope, s), shape) for s in u.src]
+        factors: Sequence[Value] = [spread(self.value(scope, s), shape) for s in u.src]
         for where, m in reversed(path):
-            factors = self._move_factors(where, m, factors)
+            if m.op is Op.NEG:
+                factors = negated(factors[0]), factors[1]
+                continue
+            shape, more = where.cells[m].shape, self.more(where, m)
+            factors = [moved(m, v, shape, more) for v in factors]
         return factors[0], factors[1]
-
-    def _move_factors(self, scope: Scope, u: UOp, factors: Sequence[Value]) -> list[Value]:
-        if u.op is Op.NEG:
-            a = factors[0]
-            negated = a.map(_negate) if isinstance(a, Loose) else -a
-            return [negated if not isinstance(negated, Loose) else _reversed(negated), factors[1]]
-        shape, more = scope.cells[u].shape, self.more(scope, u)
-        return [moved(u, v, shape, more) for v in factors]
-
-
-def _negate(x: Array, lead: int) -> Array:
-    return x if x.dtype == np.bool_ or (x.dtype == np.uint8 and lead == 0) else -x
-
-
-def _reversed(v: Loose) -> Loose:
-    """Rows in order after a change of sign; flags of a sign swap."""
-    flags = v.flags
-    if flags is not None:
-        swapped = (flags & 0b100001) | ((flags & 0b00010) << 1) | ((flags & 0b00100) >> 1) | ((flags & 0b01000) << 1) | ((flags & 0b10000) >> 1)
-        flags = _restore(flags, swapped)
-    return Loose(v.layout, v.rows[::-1], flags, v.pts, v.disc)
-
-
-def _restore(flags: Array, swapped: Array) -> Array:
-    """NaN and *any* stay, infinities and zeros trade places."""
-    return ((flags & 0b100001) | (swapped & 0b011110)).astype(np.uint8)

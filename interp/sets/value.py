@@ -227,3 +227,14 @@ def anything(f: Layout, best: Array, where: Array | None = None) -> Loose:
     if not f.is_float:
         return Loose(f, None, flags, best[None])
     return Loose(f, np.stack([best, best, best]), flags)
+
+
+def negated(v: Value) -> Value:
+    """Neg of a float set: the sign of every member flips."""
+    if not isinstance(v, Loose):
+        return np.asarray(-v)
+    flags = v.flags
+    if flags is not None:
+        rest = flags & (NAN | ANY)
+        flags = rest | (flags & (PINF | PZERO)) << 1 | (flags & (NINF | NZERO)) >> 1
+    return Loose(v.layout, -v.rows[::-1], flags, None if v.pts is None else -v.pts, v.disc)

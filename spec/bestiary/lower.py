@@ -10,6 +10,7 @@ from uops.spec import args as A
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.bestiary.tables import EXPANDABLE
+from uops.spec.derive.shape import part_of_dim, scale_dim
 from uops.spec.dtypes import Kind
 from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
@@ -120,7 +121,7 @@ def allreduce(u: UOp, low: Lowering) -> UOp:
     n, a = len(devices_of(t)), t.axis or 0
     rest = [k for k in range(len(t.shape)) if k != a]
     x = b.permute(t, (a, *rest))
-    shard = (x.shape[0] // n, *x.shape[1:])
+    shard = (part_of_dim(x.shape[0], n), *x.shape[1:])
     x = b.reshape(reduced(u.arg.op, b.reshape(x, (n, *shard)), axes=(0,)), shard)
     x = b.permute(x, [([a, *rest]).index(k) for k in range(len(t.shape))])
     if target == t.device:
@@ -337,7 +338,7 @@ def mstack(u: UOp, low: Lowering) -> UOp:
     shards = low.src(u)
     devices = tuple(d for s in shards for d in devices_of(s))
     joined = b.stack(*(b.copy(s, devices[0]) for s in shards))
-    return b.copy(b.reshape(joined, (joined.shape[0] * joined.shape[1], *joined.shape[2:])), devices)
+    return b.copy(b.reshape(joined, (scale_dim(joined.shape[1], len(devices)), *joined.shape[2:])), devices)
 
 
 def mselect(u: UOp, low: Lowering) -> UOp:
@@ -346,8 +347,8 @@ def mselect(u: UOp, low: Lowering) -> UOp:
     here = b.copy(t, devices[u.arg.index])
     if t.axis is None:
         return here
-    shape = tuple(n // len(devices) if k == t.axis else n for k, n in enumerate(t.shape))
-    return b.shrink(here, [u.arg.index * n if k == t.axis else 0 for k, n in enumerate(shape)], shape)
+    shape = tuple(part_of_dim(n, len(devices)) if k == t.axis else n for k, n in enumerate(t.shape))
+    return b.shrink(here, [scale_dim(n, u.arg.index) if k == t.axis else 0 for k, n in enumerate(shape)], shape)
 
 
 def multi(u: UOp, low: Lowering) -> UOp:

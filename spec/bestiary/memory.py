@@ -77,7 +77,7 @@ def _memory(u: UOp, ctx: Context) -> str | None:
     return None if ctx.base(u.src[0]) is not None else f"got {ctx.not_a_reference(u.src[0])}"
 
 
-MEMORY = Draft("source 0 is a Buffer, a Param, or a view of one", _memory, "R51")
+MEMORY = Draft("source 0 is a Buffer, a Param, or a view of one", _memory, "R51", gate=True)
 
 
 def _is_address(u: UOp, ctx: Context) -> str | None:

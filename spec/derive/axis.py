@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from uops.spec.derive.dtype import tuple_element
 from uops.spec.errors import SpecError
 from uops.spec.node import Rule, UOp
 from uops.spec.ops import ALU, MARKERS, Op
+from uops.spec.sizes import divides, show_shape, total
 
 
 def none(u: UOp) -> None:
@@ -45,13 +44,12 @@ def of_reshape(u: UOp) -> int | None:
     if a is None:
         return None
     old, new, devices = u.src[0].shape, u.shape, u.device
-    before, n = math.prod(old[:a]), len(devices) if isinstance(devices, tuple) else 1
-    at = 1
+    before, n = total(old[:a]), len(devices) if isinstance(devices, tuple) else 1
     for k, extent in enumerate(new):
-        if at == before and extent % n == 0 and extent != 1:
+        if extent != 1 and divides(n, extent) and total(new[:k]) == before:
             return k
-        at *= extent
-    raise SpecError(f"Reshape {old} to {new} moves elements across the shards of axis {a} (R74)", claim="RESHAPE.C5")
+    moved = f"Reshape {show_shape(old)} to {show_shape(new)}"
+    raise SpecError(f"{moved} moves elements across the shards of axis {a} (R74)", claim="RESHAPE.C5")
 
 
 def of_collapse(u: UOp) -> int | None:

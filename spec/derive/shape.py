@@ -45,6 +45,23 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
     return tuple(out)
 
 
+def add_dims(a: Dim, b: Dim) -> Dim:
+    """a + b, an index expression where one of them is."""
+    if not isinstance(a, UOp) and not isinstance(b, UOp):
+        return a + b
+    return a if b == 0 else b if a == 0 else UOp(Op.ADD, (dim_node(a), dim_node(b)))
+
+
+def scale_dim(a: Dim, n: int) -> Dim:
+    """a * n."""
+    return UOp(Op.MUL, (a, dim_node(n))) if isinstance(a, UOp) else a * n
+
+
+def part_of_dim(a: Dim, n: int) -> Dim:
+    """a / n, where n divides a."""
+    return UOp(Op.IDIV, (a, dim_node(n))) if isinstance(a, UOp) else a // n
+
+
 def elements(shape: Shape) -> int:
     """Number of elements of a constant shape."""
     return math.prod(shape)
@@ -190,7 +207,7 @@ def of_allreduce(u: UOp) -> Shape:
     devices, axis = source.device, source.axis
     if axis is None or not isinstance(devices, tuple):
         return source.shape
-    return tuple(n // len(devices) if k == axis else n for k, n in enumerate(source.shape))
+    return tuple(part_of_dim(n, len(devices)) if k == axis else n for k, n in enumerate(source.shape))
 
 
 def of_bufferize(u: UOp) -> Shape:
@@ -198,7 +215,7 @@ def of_bufferize(u: UOp) -> Shape:
 
 
 def of_b_pad(u: UOp) -> Shape:
-    return tuple(b + n + e for b, n, e in zip(u.arg.begin, u.src[0].shape, u.arg.end, strict=True))
+    return tuple(add_dims(n, b + e) for b, n, e in zip(u.arg.begin, u.src[0].shape, u.arg.end, strict=True))
 
 
 def of_b_shrink(u: UOp) -> Shape:
@@ -208,7 +225,7 @@ def of_b_shrink(u: UOp) -> Shape:
 def of_mstack(u: UOp) -> Shape:
     """Shards along axis 0, as an n-tuple Buffer (R73)."""
     s = u.src[0].shape
-    return (s[0] * len(u.src), *s[1:]) if s else ()
+    return (scale_dim(s[0], len(u.src)), *s[1:]) if s else ()
 
 
 def of_mselect(u: UOp) -> Shape:
@@ -217,7 +234,7 @@ def of_mselect(u: UOp) -> Shape:
     s, device = source.shape, source.device
     if source.axis is None or not isinstance(device, tuple):
         return s
-    return tuple(n // len(device) if k == source.axis else n for k, n in enumerate(s))
+    return tuple(part_of_dim(n, len(device)) if k == source.axis else n for k, n in enumerate(s))
 
 
 def of_wmma(u: UOp) -> Shape:

@@ -36,8 +36,35 @@ def integers(d: dt.DType) -> np.ndarray:
     return np.array(sorted(v for v in points if d.min <= v <= d.max), NUMPY[d])
 
 
-FLOAT_EDGES = [0.0, 5e-324, 1e-45, 2.0**-149, 2.0**-133, 2.0**-126, 1.5 * 2.0**-130, 2.0**-24, 2.0**-16, 0.3, 0.75, 1.0, 1.0625, 3.0, 7.0]
-FLOAT_EDGES += [448.0, 57344.0, 65504.0, 3.3895314e38, 3.4028235e38, 1.7976931348623157e308, math.inf, math.nan, 1.0 + 2.0**-10, 1e200]
+FLOAT_EDGES = [
+    0.0,
+    5e-324,
+    1e-45,
+    2.0**-149,
+    2.0**-133,
+    2.0**-126,
+    1.5 * 2.0**-130,
+    2.0**-24,
+    2.0**-16,
+    0.3,
+    0.75,
+    1.0,
+    1.0625,
+    3.0,
+    7.0,
+]
+FLOAT_EDGES += [
+    448.0,
+    57344.0,
+    65504.0,
+    3.3895314e38,
+    3.4028235e38,
+    1.7976931348623157e308,
+    math.inf,
+    math.nan,
+    1.0 + 2.0**-10,
+    1e200,
+]
 
 
 def floats(d: dt.DType) -> np.ndarray:
@@ -180,7 +207,11 @@ def exactly(op: Op, a: float, b: float):
     x, y = Fraction(a), Fraction(b)
     exact = {Op.ADD: x + y, Op.SUB: x - y, Op.MUL: x * y, Op.DIV: x / y if y else None}[op]
     if exact == 0:
-        return {Op.ADD: a + b, Op.SUB: a - b}[op] if op in (Op.ADD, Op.SUB) else math.copysign(0.0, math.copysign(1, a) * math.copysign(1, b))
+        return (
+            {Op.ADD: a + b, Op.SUB: a - b}[op]
+            if op in (Op.ADD, Op.SUB)
+            else math.copysign(0.0, math.copysign(1, a) * math.copysign(1, b))
+        )
     return exact
 
 
@@ -227,7 +258,9 @@ def test_r16_recip_sqrt_trunc_neg(d):
             assert r == v
             assert math.copysign(1, r) == math.copysign(1, v)
         else:
-            half = Fraction(float(np.spacing(NUMPY[d].type(r)))) / 2 if d in (dt.float32, dt.float64, dt.float16) else _half_ulp(d, r)
+            half = (
+                Fraction(float(np.spacing(NUMPY[d].type(r)))) / 2 if d in (dt.float32, dt.float64, dt.float16) else _half_ulp(d, r)
+            )
             assert (Fraction(r) - half) ** 2 <= Fraction(v) <= (Fraction(r) + half) ** 2, (v, r)
 
 

@@ -78,7 +78,7 @@ def python(d: dt.DType, a) -> list:
 
 def agree(got: list, want: list, values: list, what: str) -> None:
     for g, w, v in zip(got, want, values, strict=True):
-        same = g == w and (not isinstance(w, float) or math.copysign(1, g) == math.copysign(1, w)) or (w != w and g != g)
+        same = (g == w and (not isinstance(w, float) or math.copysign(1, g) == math.copysign(1, w))) or (w != w and g != g)
         assert same, f"{what}: {v!r} gives {g!r}, not {w!r}"
 
 
@@ -92,7 +92,23 @@ def edges(d: dt.DType) -> np.ndarray:
         return np.array([False, True])
     rng = np.random.default_rng(5)
     if not d.is_float:
-        points = {0, 1, -1, 2**30 + 2**22 + 1, 2**30 + 2**22, 2**53 + 1, 2**62 + 2**54 + 1, 2**63 - 1, 2**64 - 1, 447, 448, 464, 465, 65519, 65520}
+        points = {
+            0,
+            1,
+            -1,
+            2**30 + 2**22 + 1,
+            2**30 + 2**22,
+            2**53 + 1,
+            2**62 + 2**54 + 1,
+            2**63 - 1,
+            2**64 - 1,
+            447,
+            448,
+            464,
+            465,
+            65519,
+            65520,
+        }
         for k in range(65):
             points |= {s * (2**k) + e for s in (1, -1) for e in (-1, 0, 1)}
             for m in (3, 4, 8, 11, 24):
@@ -100,7 +116,23 @@ def edges(d: dt.DType) -> np.ndarray:
                     mid = 2**k + 2 ** (k - m - 1)
                     points |= {s * (mid + e) for s in (1, -1) for e in (-1, 0, 1)}
         return np.array(sorted(p for p in points if d.min <= p <= d.max), NUMPY[d])
-    points = [0.0, -0.0, math.inf, -math.inf, math.nan, 5e-324, 1e-310, 2.0**-126, 2.0**-149, 2.0**-150, 2.0**-134, 448.0, 464.0, 465.0, 1.7e308]
+    points = [
+        0.0,
+        -0.0,
+        math.inf,
+        -math.inf,
+        math.nan,
+        5e-324,
+        1e-310,
+        2.0**-126,
+        2.0**-149,
+        2.0**-150,
+        2.0**-134,
+        448.0,
+        464.0,
+        465.0,
+        1.7e308,
+    ]
     for other in dt.FLOATS:
         if other.man_bits < d.man_bits:
             grid = rng.integers(0, 1 << min(other.bits, 16), 60)
@@ -118,8 +150,8 @@ def edges(d: dt.DType) -> np.ndarray:
 @pytest.mark.parametrize("s", SMALL_FLOATS, ids=str)
 def test_r15_cast_of_every_narrow_float(s, d):
     values = every(s)
-    if s.bits == 16 and d is not s:  # the targets of one kind share their code: every third value finds any fault of it
-        values = values[::3] if d.bits > 16 else values[::7]
+    if s.bits == 16 and d is not dt.fp8e4m3 and d is not dt.uint8:  # the other targets share their code: a share of the values
+        values = values[::13]
     source = python(s, values)
     agree(python(d, CASTS[s, d](values)), [expected(s, d, v) for v in source], source, f"{s} to {d}")
 
@@ -140,7 +172,7 @@ def test_float32_rounds_once_to_every_narrow_float(d):
     near = [middle, np.nextafter(middle, np.float32(-np.inf)), np.nextafter(middle, np.float32(np.inf))]
     x = np.concatenate([grid.astype(np.float32), *near])
     if d.bits == 16:
-        x = x[::5]
+        x = x[::17]
     agree(python(d, x.astype(NUMPY[d])), [to_float(d, float(v)) for v in x], python(dt.float32, x), f"float32 to {d}")
 
 

@@ -9,7 +9,6 @@ from claim_examples import (
     N,
     _together,
     b8,
-    buf,
     c,
     claim,
     f32,
@@ -21,6 +20,7 @@ from claim_examples import (
     u8,
     v,
 )
+
 from uops.spec import args as A
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -127,7 +127,9 @@ claim("B_RANGE.C5", b.sink(r(), r(i(5), renumbered=False)), b.sink(r(), r(i(5)))
 claim("B_RANGE.C6", GOOD[Op.B_RANGE], r(i(3), 1, i(4)))
 for _op, _src, _axes in ((Op.REDUCE_AXIS, (_t,), (1,)), (Op.B_REDUCE, (c(1.0), r()), ()), (Op.ALLREDUCE, (sharded(0), CPU), ())):
     claim(f"{_op.name}.C2", red(_op, *_src, by=Op.MIN, axes=_axes), red(_op, *_src, by=Op.SUB, axes=_axes))
-claim("REDUCE_AXIS.C3", red(Op.REDUCE_AXIS, _t, axes=(0, 1)), red(Op.REDUCE_AXIS, _t, axes=(2,)), red(Op.REDUCE_AXIS, _t, axes=(0, 0)))
+claim(
+    "REDUCE_AXIS.C3", red(Op.REDUCE_AXIS, _t, axes=(0, 1)), red(Op.REDUCE_AXIS, _t, axes=(2,)), red(Op.REDUCE_AXIS, _t, axes=(0, 0))
+)
 _empty = v((0,), idx)
 claim("REDUCE_AXIS.C4", red(Op.REDUCE_AXIS, v((1,), idx), by=Op.MIN, axes=(0,)), red(Op.REDUCE_AXIS, _empty, by=Op.MIN, axes=(0,)))
 claim("B_REDUCE.C3", red(Op.B_REDUCE, V4), red(Op.B_REDUCE, c(1.0), i(4)), red(Op.B_REDUCE, c(1.0), r(), r()))
@@ -136,7 +138,12 @@ claim("B_REDUCE.C5", red(Op.B_REDUCE, V4, r()), red(Op.B_REDUCE, _t, r()))
 claim("B_REDUCE.C6", red(Op.B_REDUCE, i(1), r(), by=Op.MAX), red(Op.B_REDUCE, i(1), r(i(0)), by=Op.MAX))
 claim("ALLREDUCE.C3", red(Op.ALLREDUCE, sharded(0), BOTH), red(Op.ALLREDUCE, sharded(0), U1))
 claim("ALLREDUCE.C4", GOOD[Op.ALLREDUCE], red(Op.ALLREDUCE, sharded(0), CPU, axes=(0,)))
-claim("ALLREDUCE.C5", red(Op.ALLREDUCE, sharded(1), CPU), red(Op.ALLREDUCE, v(device=PAIR), CPU), red(Op.ALLREDUCE, v(device="CPU"), CPU))
+claim(
+    "ALLREDUCE.C5",
+    red(Op.ALLREDUCE, sharded(1), CPU),
+    red(Op.ALLREDUCE, v(device=PAIR), CPU),
+    red(Op.ALLREDUCE, v(device="CPU"), CPU),
+)
 claim(
     "B_PROGRAM.C2",
     n(Op.B_PROGRAM, _sink, CPU),
@@ -205,7 +212,13 @@ claim("B_PAD.C2", _padded(_t, (0, 0), (0, 0)), _padded(_t, (0,), (0, 0)), _padde
 claim("B_PAD.C3", _padded(_t, (0, 3), (0, 0)), _padded(_t, (-1, 0), (2, 0)), _padded(_t, (2, 0), (-1, 0)))
 claim("B_PAD.C4", _padded(sharded(0), (0, 1), (0, 0)), _padded(sharded(0), (2, 0), (0, 0)))
 claim("B_SHRINK.C2", _shrunk(_t, (0, 0), (3, 4)), _shrunk(_t, (0,), (3, 4)), _shrunk(_t, (0, 0), (3,)))
-claim("B_SHRINK.C3", _shrunk(_t, (2, 4), (2, 4)), _shrunk(_t, (0, 0), (4, 4)), _shrunk(_t, (2, 0), (1, 4)), _shrunk(_t, (-1, 0), (3, 4)))
+claim(
+    "B_SHRINK.C3",
+    _shrunk(_t, (2, 4), (2, 4)),
+    _shrunk(_t, (0, 0), (4, 4)),
+    _shrunk(_t, (2, 0), (1, 4)),
+    _shrunk(_t, (-1, 0), (3, 4)),
+)
 claim("B_SHRINK.C4", _shrunk(sharded(0), (0, 1), (4, 4)), _shrunk(sharded(0), (2, 0), (4, 4)))
 claim("COPY.C2", n(Op.COPY, _t, CPU), n(Op.COPY, _t, U1))
 claim("COPY.C3", n(Op.COPY, v(), BOTH), n(Op.COPY, _t, BOTH), n(Op.COPY, c(1.0), BOTH))

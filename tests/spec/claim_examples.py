@@ -1,6 +1,6 @@
 """The registry: for every claim a graph that it accepts and graphs that it rejects, and for every op one well-formed node.
 
-`claim(id, accepted, *rejected)` registers by hand; the schema claims (C1) and those that whole families share are made from tables.
+`claim(id, accepted, *rejected)` registers; claims that a family shares are made from tables, schema claims in all_examples.py.
 """
 
 import dataclasses
@@ -16,7 +16,6 @@ from uops.spec.dialects import Dialect
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import COMPARE, Op
-from uops.spec.rows import ROWS
 
 
 class Example(NamedTuple):
@@ -120,7 +119,9 @@ claim(
     _p(vec(3, 4), device=PAIR, axis=2),
     _p(vec(3, 4), device=PAIR, axis=0),
 )
-claim("PARAM.C8", b.sink(_p(vec(2)), _p(vec(2), name=None)), b.sink(_p(vec(2)), _p(vec(3))), b.sink(_p(vec(2)), _p(vec(2), dtype=i32)))
+claim(
+    "PARAM.C8", b.sink(_p(vec(2)), _p(vec(2), name=None)), b.sink(_p(vec(2)), _p(vec(3))), b.sink(_p(vec(2)), _p(vec(2), dtype=i32))
+)
 claim("PARAM.C9", b.sink(N, b.variable("n", 1, 8, slot=3)), b.sink(N, b.variable("n", 0, 8)))
 claim("BUFFER.C2", buf(0), buf(-1))
 claim("BUFFER.C3", buf(2, b8), buf(2, idx), buf(2, dt.void))
@@ -182,7 +183,12 @@ claim(
 )
 claim("RESHAPE.C3", GOOD[Op.RESHAPE], n(Op.RESHAPE, _t, v((2,), idx)), n(Op.RESHAPE, v(()), n(Op.STACK, c(1, i32))))
 claim("RESHAPE.C4", n(Op.RESHAPE, v((0, 3)), vec(0)), n(Op.RESHAPE, _t, vec(-3, -4)))
-claim("RESHAPE.C5", n(Op.RESHAPE, sharded(0), vec(2, 2, 4)), n(Op.RESHAPE, sharded(1), vec(16)), n(Op.RESHAPE, sharded(0, (6, 2)), vec(3, 4)))
+claim(
+    "RESHAPE.C5",
+    n(Op.RESHAPE, sharded(0), vec(2, 2, 4)),
+    n(Op.RESHAPE, sharded(1), vec(16)),
+    n(Op.RESHAPE, sharded(0, (6, 2)), vec(3, 4)),
+)
 claim("EXPAND.C2", n(Op.EXPAND, v((1, N)), vec(0, N)), n(Op.EXPAND, _t, vec(6, 4)), n(Op.EXPAND, v((N,)), vec(M)))
 claim("EXPAND.C3", GOOD[Op.EXPAND], n(Op.EXPAND, _t, v((2,), idx)))
 claim("EXPAND.C4", GOOD[Op.EXPAND], n(Op.EXPAND, _t, vec(1, 3, 4)), n(Op.EXPAND, _t, vec(3)))
@@ -196,7 +202,9 @@ claim(
     _pad(v((N,)), vec(1), vec(N)),
 )
 claim("PAD.C3", _pad(_t, vec(0, M), vec(3, 12)), _pad(_t, vec(-1, 0), vec(3, 4)), _pad(_t, vec(0, b.sub(M, 1)), vec(3, 12)))
-claim("PAD.C4", GOOD[Op.PAD], _pad(_t, v((2,), idx), vec(3, 4)), _pad(_t, vec(0, 0), v((2,), idx)), _pad(_t, vec(0, rng()), vec(3, 9)))
+claim(
+    "PAD.C4", GOOD[Op.PAD], _pad(_t, v((2,), idx), vec(3, 4)), _pad(_t, vec(0, 0), v((2,), idx)), _pad(_t, vec(0, rng()), vec(3, 9))
+)
 claim("PAD.C5", GOOD[Op.PAD], _pad(_t, vec(0), vec(3, 4)), _pad(_t, vec(0, 0), vec(3, 4, 5)))
 claim("PAD.C6", _pad(sharded(0), vec(0, 1), vec(4, 6)), _pad(sharded(0), vec(0, 0), vec(6, 4)))
 claim("SHRINK.C2", _shr(v((N,)), vec(1), vec(b.sub(N, 1))), _shr(_t, vec(1, 0), vec(3, 4)), _shr(v((N,)), vec(0), vec(2)))
@@ -251,7 +259,9 @@ claim("REDUCE.C2", _red(_t, op=Op.MAX, axes=(0,)), _red(_t, op=Op.MIN, axes=(0,)
 claim("REDUCE.C3", _red(_t, axes=(1, 0)), _red(_t, axes=(2,)), _red(_t, axes=(0, 0)), _red(_t, axes=(-1,)))
 claim("REDUCE.C4", _red(_t, rng()), _red(_t, rng(), axes=(0,)))
 claim("REDUCE.C5", _red(_t, rng(), rng(4, 1)), _red(_t, i(4)), _red(_t, rng(), rng()))
-claim("REDUCE.C6", _red(v((N,), idx), op=Op.MAX, axes=(0,)), _red(v((M,), idx), op=Op.MAX, axes=(0,)), _red(i(0), rng(0), op=Op.MAX))
+claim(
+    "REDUCE.C6", _red(v((N,), idx), op=Op.MAX, axes=(0,)), _red(v((M,), idx), op=Op.MAX, axes=(0,)), _red(i(0), rng(0), op=Op.MAX)
+)
 
 _a = b.param(0, (4,), f32)
 _body = b.tuple_(b.neg(_a))
@@ -286,11 +296,15 @@ _wrote = [n(Op.FUNCTION, _inside, buf(), v(), arg=A.CallArg(written=w)) for w in
 claim("FUNCTION.C9", *_wrote)
 claim("CALL.C2", GOOD[Op.CALL], b.call(_body, v()), b.call(_a, v()))
 claim("CALL.C3", b.call(_inside, buf(), v(), v()), b.call(_inside, buf()))
-claim("CALL.C4", b.call(_inside, buf(), v((2, 2), i32)), b.call(_inside, buf(), v((3,))), b.call(_inside, buf(), v((4,), dt.float16)))
+claim(
+    "CALL.C4", b.call(_inside, buf(), v((2, 2), i32)), b.call(_inside, buf(), v((3,))), b.call(_inside, buf(), v((4,), dt.float16))
+)
 _counted = b.sink(b.store(b.at(_a, 0), b.cast(b.variable("n", 1, 8, slot=1), f32)))
 claim("CALL.C5", b.call(_counted, buf(), i(1)), b.call(_counted, buf(), i(0)))
 claim("CALL.C6", *(u.replace(op=Op.CALL) for u in _wrote))
-claim("GETTUPLE.C2", b.get(b.tuple_(_t), 0), n(Op.GETTUPLE, _t, arg=A.GetTupleArg(0)), n(Op.GETTUPLE, _wrote[0], arg=A.GetTupleArg(0)))
+claim(
+    "GETTUPLE.C2", b.get(b.tuple_(_t), 0), n(Op.GETTUPLE, _t, arg=A.GetTupleArg(0)), n(Op.GETTUPLE, _wrote[0], arg=A.GetTupleArg(0))
+)
 _get = [n(Op.GETTUPLE, b.tuple_(_t, _a), arg=A.GetTupleArg(k)) for k in (1, 2, -1)]
 claim("GETTUPLE.C3", *_get)
 
@@ -361,9 +375,9 @@ _FLOAT_UNARY = (Op.RECIP, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT)
 _ANY_BINARY = (Op.ADD, Op.MUL, Op.MAX, Op.CMPLT, Op.CMPNE, Op.CMPGT, Op.CMPGE, Op.CMPLE, Op.CMPEQ, Op.MIN)
 #: Binary op -> a legal dtype and illegal ones; its C3 is the dtype's legality (R09, R10).
 _LEGAL: dict[Op, tuple[DType, tuple[DType, ...]]] = {
-    **{op: (idx, (b8, f32)) for op in (Op.MOD, Op.IDIV)},
-    **{op: (b8, (f32,)) for op in (Op.XOR, Op.OR, Op.AND)},
-    **{op: (f32, (i32, b8, idx)) for op in (Op.DIV, Op.POW)},
+    **dict.fromkeys((Op.MOD, Op.IDIV), (idx, (b8, f32))),
+    **dict.fromkeys((Op.XOR, Op.OR, Op.AND), (b8, (f32,))),
+    **dict.fromkeys((Op.DIV, Op.POW), (f32, (i32, b8, idx))),
     Op.SUB: (u8, (b8,)),
 }
 
@@ -417,7 +431,12 @@ claim("MULACC.C2", GOOD[Op.MULACC], n(Op.MULACC, v(), v(), v((4,), i32)), n(Op.M
 _together(Op.MULACC, 3, f32, 3)
 _u64 = v((4,), dt.uint64)
 GOOD[Op.THREEFRY] = n(Op.THREEFRY, _u64, _u64)
-claim("THREEFRY.C2", GOOD[Op.THREEFRY], n(Op.THREEFRY, _u64, v((4,), dt.int64)), n(Op.THREEFRY, v((4,), dt.uint32), v((4,), dt.uint32)))
+claim(
+    "THREEFRY.C2",
+    GOOD[Op.THREEFRY],
+    n(Op.THREEFRY, _u64, v((4,), dt.int64)),
+    n(Op.THREEFRY, v((4,), dt.uint32), v((4,), dt.uint32)),
+)
 _together(Op.THREEFRY, 3, dt.uint64, 2)
 assert COMPARE <= set(_ANY_BINARY)
 
@@ -452,7 +471,13 @@ claim("IF.C3", GOOD[Op.IF], n(Op.IF, _gate))
 claim("ENDIF.C2", GOOD[Op.ENDIF], n(Op.ENDIF, VOID))
 claim("WMMA.C2", GOOD[Op.WMMA], _mma(_frag[0], _frag[2], _frag[2]), _mma(_frag[0], _frag[1], _frag[0]))
 claim("WMMA.C3", GOOD[Op.WMMA], _mma(*_frag, dims=(16, 0, 16)), _mma(*_frag, threads=0), _mma(*_frag, tile_grid=(1, -1)))
-claim("WMMA.C4", _mma(*_frag, tile_grid=(2, 2)), _mma(*_frag, threads=64), _mma(v((4,), dt.float16), *_frag[1:]), _mma(*_frag, threads=7))
+claim(
+    "WMMA.C4",
+    _mma(*_frag, tile_grid=(2, 2)),
+    _mma(*_frag, threads=64),
+    _mma(v((4,), dt.float16), *_frag[1:]),
+    _mma(*_frag, threads=7),
+)
 claim(
     "WMMA.C5",
     _mma(*_frag[:2], v((8,), device="CPU")),
@@ -467,31 +492,3 @@ claim("ATOMICADD.C6", GOOD[Op.ATOMICADD], n(Op.ATOMICADD, _B, v(device="GPU")))
 claim("CUSTOM_FUNCTION.C2", GOOD[Op.CUSTOM_FUNCTION], n(Op.CUSTOM_FUNCTION, arg=A.NameArg("")))
 _stages = GOOD[Op.PROGRAM].src
 claim("PROGRAM.C2", GOOD[Op.PROGRAM], *(n(Op.PROGRAM, *(_stages[k] for k in o)) for o in ((1, 0, 2), (1, 1, 2), (0, 2, 2))))
-
-
-# -------------------------------------------------------------------------------------------------------------- schemas
-
-
-def _wrong_schema(u: UOp) -> list[UOp]:
-    """Too few and too many sources, wrong args and fields, a void where a value belongs."""
-    schema = ROWS[u.op].schema
-    found = []
-    if schema.least:
-        found.append(u.replace(src=u.src[: schema.least - 1]))
-    if schema.most is not None:
-        found.append(u.replace(src=(*u.src, *[i(1)] * (schema.most + 1 - len(u.src)))))
-    kind = ROWS[u.op].arg_type
-    found.append(u.replace(arg=A.SourceArg("?") if kind is not A.SourceArg else A.NameArg("?")))
-    if kind is not None and u.op not in A.ARG_OPTIONAL:
-        found.append(u.replace(arg=None))
-    if u.arg is not None:
-        found += [u.replace(arg=dataclasses.replace(u.arg, **{f.name: ...})) for f in dataclasses.fields(u.arg)]
-    for k, _ in enumerate(u.src):
-        if schema.is_value(k):
-            found.append(u.replace(src=(*u.src[:k], VOID, *u.src[k + 1 :])))
-    return found
-
-
-def schema_claims(ops: Iterable[Op]) -> None:
-    for op in ops:
-        claim(f"{op.name}.C1", GOOD[op], *_wrong_schema(GOOD[op]))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from claim_examples import GLOBAL, LOCAL, REG, b8, buf, c, claim, f32, i, i32, n, rng, v
+
 from uops.spec import args as A
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -73,7 +74,7 @@ def good(d: Dialect) -> UOp:
     if d is D.TENSOR:
         return b.neg(v())
     if d is D.BESTIARY:
-        return n(Op.NEG, c(1.0))
+        return n(Op.PRECAST, c(1.0))
     return launch(d, b.store(P0, b.neg(P1)) if d is D.CALLIFIED else put(d, b.neg(read(d))))
 
 
@@ -115,7 +116,9 @@ def _bodies(d: Dialect) -> list[UOp]:
     other = b.sink(put(d, read(d))) if d not in LISTED else b.sink(put(d, read(d)), name="k")
     if d is D.PROGRAM:
         other = body(D.LINEAR, put(d, read(d)))
-    return [n(Op.LINEAR, b.call(other, OUT, IN))] + ([] if d in LISTED else [n(Op.LINEAR, b.call(b.group(put(d, read(d))), OUT, IN))])
+    return [n(Op.LINEAR, b.call(other, OUT, IN))] + (
+        [] if d in LISTED else [n(Op.LINEAR, b.call(b.group(put(d, read(d))), OUT, IN))]
+    )
 
 
 def _sinks(d: Dialect) -> list[UOp]:
@@ -218,7 +221,9 @@ def _nests(d: Dialect) -> list[UOp]:
     found = instructions(put(d, read(d)))
     gate = n(Op.IF, c(True, b8))
     crossed = [r, s, P0, at(P0, r), b.store(at(P0, r), c(1.0)), inner, b.end(inner, s)]
-    return [launch(d, listing=x) for x in (found[:-1], crossed, [gate], [gate, r, n(Op.ENDIF, gate), at(P0, r), inner.src[0], inner])]
+    return [
+        launch(d, listing=x) for x in (found[:-1], crossed, [gate], [gate, r, n(Op.ENDIF, gate), at(P0, r), inner.src[0], inner])
+    ]
 
 
 def _single(d: Dialect) -> list[UOp]:
@@ -230,7 +235,8 @@ def _single(d: Dialect) -> list[UOp]:
 #: Name of the check -> graphs that break it, by dialect.
 BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "legal_op": _foreign, "_tag": _tagged, "in_spaces": _spaces, "_root_is_call": _roots, "root_is_linear": _roots,
-    "call_arguments": _arguments, "call_body": _bodies, "sink_of": _sinks, "_same_arguments": _wrong_arguments, "_bound_param": _unbound,
+    "call_arguments": _arguments, "call_body": _bodies, "sink_of": _sinks,
+    "_same_arguments": _wrong_arguments, "_bound_param": _unbound,
     "_kernel_param": _params, "_address": _addresses, "_loaded": _unloaded, "_bool_condition": _conditions, "axis_types": _types,
     "_no_open_range": _open, "<lambda>": _machine_bound, "_argument_dtypes": _dtypes, "_scalar_value": _vectors,
     "_closes_its_kind": _kinds, "_kernel_buffer": _buffers, "all_same_shape": _shapes, "_index_arithmetic": _index_math,

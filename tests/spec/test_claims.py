@@ -2,6 +2,7 @@
 
 import pytest
 from all_examples import EXAMPLES, GOOD
+
 from uops.spec.ops import Op
 from uops.spec.rows import CLAIMS, ROWS
 from uops.spec.rulings import RULINGS

@@ -2,6 +2,7 @@
 
 import pytest
 from all_examples import GOOD
+
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect

@@ -2,7 +2,8 @@
 
 import pytest
 from all_examples import GOOD
-from dialect_examples import D, LAUNCHED, body, c, good, launch, n, put, read
+from dialect_examples import LAUNCHED, D, body, c, good, launch, n, put, read
+
 from uops.spec import build as b
 from uops.spec.dialects import DIALECTS, Dialect, dialects_of
 from uops.spec.ops import Family, Op
@@ -45,7 +46,7 @@ def test_two_kernels_may_share_ranges(d):
 
 
 #: The little programs that two dialects share.
-SHARED = [{D.KERNEL, D.SCHEDULED, D.EXPANDED}, {D.LINEAR, D.PLANNED}]
+SHARED = [{D.LINEAR, D.PLANNED}, {D.SELECTED}, {D.KERNEL, D.SCHEDULED, D.EXPANDED, D.SELECTED}]
 
 
 @pytest.mark.parametrize("d", Dialect, ids=_name)

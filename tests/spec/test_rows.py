@@ -2,8 +2,11 @@
 
 import inspect
 import json
+import re
+from pathlib import Path
 
 import pytest
+
 from uops.spec import rulings
 from uops.spec.args import ARG_TYPE
 from uops.spec.bestiary.tables import AXIS_NAMES, EXPANDABLE, PRIORITY, RANGE_ENDING, REDUCE_OPS
@@ -13,8 +16,13 @@ from uops.spec.rows import CLAIMS, ROWS, document_names, find, row_of, spec_hash
 from uops.spec.rulings import RULINGS
 from uops.spec.scope import RANGE_ENDING as CLOSING
 
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
 # Transcribed by hand from the documents.
-TINYSPEC = """
+TINYSPEC = _words("""
 Param Buffer Const Binary
 Permute Flip Reshape Expand Pad Shrink Index Stack Replicated Slice Bitcast
 Reduce
@@ -28,8 +36,8 @@ ContiguousBackward Detach
 Barrier Ins Special If Endif Wmma Custom AtomicAdd CustomFunction Program Source
 Split Padto Swap Nolocals TC
 GLOBAL LOCAL WARP THREAD LOOP REDUCE GROUP_REDUCE UPCAST UNROLL
-""".split()
-BESTIARY = """
+""")
+BESTIARY = _words("""
 RANGE END
 REDUCE_AXIS REDUCE ALLREDUCE Min
 BUFFER BufferView BUFFERIZE INDEX POINTER_INDEX LOAD STORE
@@ -43,7 +51,7 @@ RESHAPE PERMUTE EXPAND PAD SHRINK FLIP
 Unary Binary Ternary Cast BitCast
 Copy MStack MSelect Multi Group Detach Contiguous ContiguousBackward Precast Custom CustomI CustomFunction
 Placeholder Loop Global Thread Warp Local GroupReduce Upcast Reduce Unroll
-""".split()
+""")
 
 
 @pytest.mark.parametrize(("document", "names"), [("tinyspec", TINYSPEC), ("bestiary", BESTIARY)])
@@ -147,9 +155,6 @@ def test_bad_rulings_are_rejected(text):
 
 
 def test_every_ruling_cited_in_the_sources_exists():
-    import re
-    from pathlib import Path
-
     root = Path(__file__).parents[2]
     cited = {}
     for folder in ("spec", "interp", "compiler", "backends", "fuzz", "tests"):

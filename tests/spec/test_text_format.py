@@ -61,7 +61,9 @@ def test_a_default_arg_is_told_from_no_arg() -> None:
 FLOATS = [0.0, -0.0, 1.5, math.inf, -math.inf, math.nan, 5e-324, 1.7976931348623157e308, 0.1]
 
 
-@pytest.mark.parametrize("bits", [struct.unpack("<Q", struct.pack("<d", v))[0] for v in FLOATS] + [0x7FF8000000000001, 0xFFF0000000000123])
+@pytest.mark.parametrize(
+    "bits", [struct.unpack("<Q", struct.pack("<d", v))[0] for v in FLOATS] + [0x7FF8000000000001, 0xFFF0000000000123]
+)
 def test_constants_round_trip_by_bits(bits: int) -> None:
     v = struct.unpack("<d", struct.pack("<Q", bits))[0]
     u = UOp(Op.CONST, (), A.ConstArg(v, dt.float64))
@@ -148,7 +150,9 @@ def test_mutated_text_parses_or_is_a_spec_error() -> None:
         text = list(base)
         for _ in range(rng.randint(1, 4)):
             k = rng.randrange(len(text))
-            text[k : k + rng.randint(0, 3)] = rng.choice(["", "%", "(", "[", ")", "=", ":", ",", "9", "nan", "0x", '"', ";", "\n", "\x00", "é"])
+            text[k : k + rng.randint(0, 3)] = rng.choice(
+                ["", "%", "(", "[", ")", "=", ":", ",", "9", "nan", "0x", '"', ";", "\n", "\x00", "é"]
+            )
         _only_spec_error("".join(text))
 
 

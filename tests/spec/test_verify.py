@@ -6,6 +6,7 @@ import time
 
 import pytest
 from all_examples import EXAMPLES, GOOD
+
 from uops.spec import args as A
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -14,9 +15,8 @@ from uops.spec.dialects import Dialect
 from uops.spec.errors import SpecError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
-from uops.spec.rows import ROWS
 from uops.spec.text import line, number
-from uops.spec.verify import check, verify
+from uops.spec.verify import UNCLAIMED, check, verify
 
 T = b.param(0, (3, 4), dt.float32)
 
@@ -34,7 +34,8 @@ def test_message_names_claim_node_expected_got_and_row():
 def test_message_says_where_the_node_was_built():
     with origins.recording():
         u = _bad_pad(41)
-    assert check(u)[0].message.endswith("axis 1 needs 45, got 5 - built at test_verify.py:29 [spec: Movement/Pad]")
+    here = _bad_pad.__code__.co_firstlineno + 1
+    assert check(u)[0].message.endswith(f"axis 1 needs 45, got 5 - built at test_verify.py:{here} [spec: Movement/Pad]")
 
 
 def test_origin_is_the_first_builder_outside_of_the_specification():
@@ -62,7 +63,7 @@ def test_dialect_claims_name_their_dialect():
 
 def test_what_stands_on_an_underivable_node_is_not_reported():
     broken = UOp(Op.ADD, (T, b.param(1, (5,), dt.float32)))
-    assert [x.claim.id for x in check(b.neg(UOp(Op.NOT, (broken,))))] == ["ADD.C3"]
+    assert [x.claim.id for x in check(UOp(Op.NEG, (UOp(Op.NOT, (broken,)),)))] == ["ADD.C3"]
 
 
 def test_derivable_nodes_are_judged_above_a_broken_claim():
@@ -102,7 +103,7 @@ def test_mutated_graphs_are_judged_and_never_crash(seed):
     for _ in range(1500):
         u = _mutated(rng, rng.choice(pool), pool)
         found = check(u)
-        assert not [x for x in found if x.claim is ROWS[x.node.op].claims[0] and "derive" in x.detail], found[0].message
+        assert not [x.message for x in found if x.detail.startswith(UNCLAIMED)]
         if not found:
             accepted += 1
             assert (u.dtype, u.shape, u.device, u.axis, u.min_max) is not None

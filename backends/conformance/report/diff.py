@@ -1,7 +1,7 @@
 """The difference of two reports, and whether the second is worse.
 
-A cell *regresses* when its status became worse, in the order of `WORSE`, or when it was run without failing before and is gone although
-the second run was asked for it. A cell that only the second report has is new; it is no regression, whatever its status.
+A cell *regresses* when its status became worse, in the order of `WORSE`, or when it was run without failing before and is gone
+although the second run was asked for it. A cell that only the second report has is new; it is no regression, whatever its status.
 """
 
 from __future__ import annotations

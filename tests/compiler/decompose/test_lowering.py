@@ -18,8 +18,8 @@ from uops.spec.verify import verify
 
 # fmt: off
 PRIMITIVE = frozenset({
-    Op.CONST, Op.STACK, Op.PARAM, Op.CAST, Op.BITCAST, Op.ADD, Op.SUB, Op.MUL, Op.MULACC, Op.DIV, Op.RECIP, Op.SQRT, Op.NEG, Op.TRUNC,
-    Op.MAX, Op.CMPLT, Op.CMPNE, Op.CMPEQ, Op.WHERE, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR,
+    Op.CONST, Op.STACK, Op.PARAM, Op.CAST, Op.BITCAST, Op.ADD, Op.SUB, Op.MUL, Op.MULACC, Op.DIV, Op.RECIP, Op.SQRT, Op.NEG,
+    Op.TRUNC, Op.MAX, Op.CMPLT, Op.CMPNE, Op.CMPEQ, Op.WHERE, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR,
 })
 # fmt: on
 ARITY = {

@@ -17,7 +17,7 @@ import pytest
 from uops.compiler.decompose import SMALL
 from uops.compiler.decompose.build import BITS
 from uops.spec import dtypes as dt
-from uops.spec.build import convert
+from uops.spec.derive.exact import round_nearest
 from uops.spec.dtypes import DType
 from uops.spec.ops import Op
 
@@ -31,7 +31,13 @@ VIEW = {
 FP8 = (dt.fp8e4m3, dt.fp8e5m2)
 HALF = (dt.float16, dt.bfloat16)
 #: Exact in float64, or with so many bits to spare that no quotient of small floats reaches a midpoint.
-ARITHMETIC = {Op.ADD: operator.add, Op.SUB: operator.sub, Op.MUL: operator.mul, Op.DIV: operator.truediv, Op.MAX: np.maximum}
+ARITHMETIC: dict[Op, Callable[[Any, Any], Any]] = {
+    Op.ADD: operator.add,
+    Op.SUB: operator.sub,
+    Op.MUL: operator.mul,
+    Op.DIV: operator.truediv,
+    Op.MAX: np.maximum,
+}
 COMPARISONS = {Op.CMPLT: operator.lt, Op.CMPNE: operator.ne, Op.CMPEQ: operator.eq}
 
 
@@ -138,8 +144,6 @@ def test_r16_quotients_near_the_subnormals_are_rounded_once(d: DType, on_bits: O
 
 def convert_fraction(value: Fraction, d: DType) -> float:
     """An exact rational rounded once."""
-    from uops.spec.derive.exact import round_nearest
-
     return round_nearest(d, value)
 
 
@@ -220,8 +224,11 @@ def test_r16_mulacc_is_rounded_once(d: DType, on_bits: OnBits) -> None:
 def test_r16_mulacc_where_two_roundings_go_wrong(on_bits: OnBits) -> None:
     """In float16 a product of 2049 is halfway between neighbours, and a third operand far below float64's last place breaks the
     tie."""
-    half = lambda v: np.array([v], np.float16).view(np.uint16)  # noqa: E731
     run = on_bits(Op.MULACC, dt.float16, dt.float16, dt.float16)
     x, y = 683.0, 3.0  # 2049
     for tiny, want in ((2.0**-24, 2050.0), (0.0, 2048.0), (-(2.0**-24), 2048.0)):
-        assert run(half(x), half(y), half(tiny)).view(np.float16)[0] == want == convert(2049 + Fraction(tiny), dt.float16)
+        assert (
+            run(*np.array([[x], [y], [tiny]], np.float16).view(np.uint16)).view(np.float16)[0]
+            == want
+            == convert_fraction(2049 + Fraction(tiny), dt.float16)
+        )

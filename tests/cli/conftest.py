@@ -1,0 +1,98 @@
+"""How tests call the command, and a suite that judges nothing: a made-up run in place of the real one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Segment, Status, Tier
+from uops.cli import main
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+
+Uops = Callable[..., Result]
+
+PROGRAM = "%0 = param (2, 3), slot=0 : f32\n%1 = const 1.5 : f32\n%2 = add %0, %1\n%3 = reduce %2, op=add, axes=[1]\n"
+BROKEN = "%0 = param (2, 3), slot=0 : f32\n%1 = pad %0, (0, 2), (4, 4)\n%2 = add %0, %1\n"
+
+
+@pytest.fixture
+def uops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Uops:
+    """`uops("run", "x.uops")` in an empty directory; what the command raised is raised again, unless it ended by itself."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Result:
+        result = CliRunner().invoke(main, list(arguments), prog_name="uops")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return call
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    (tmp_path / "program.uops").write_text(PROGRAM)
+    return "program.uops"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> str:
+    (tmp_path / "broken.uops").write_text(BROKEN)
+    return "broken.uops"
+
+
+class FakeRun:
+    """The fields of `uops.backends.conformance.runner.Run`."""
+
+    def __init__(self, backend: str, tier: Tier, rows: str, statuses: dict[tuple[str, str, str], Status]) -> None:
+        self.backend, self.version, self.tier, self.rows = backend, "fake 1.0", tier, rows
+        self.cases, self.seconds, self.complete = len(statuses), 0.5, True
+        self.reproducers: dict[str, Case] = {}
+        self.cells: dict[Level, dict[Cell, CellResult]] = {level: {} for level in Level}
+        for key, status in statuses.items():
+            for level in Level:
+                found = CellResult(Cell(*key), status, 4, 1 if status is Status.FAIL else 0)
+                if status is Status.FAIL:
+                    case = f"{key[0]}/{key[1]}/edges"
+                    found.failures.append(Failure(case, "element 1 is wrong", 0, 1, ("p0 = 3 (0x03)",), "9 (0x09)", "8 (0x08)"))
+                    graph = b.add(b.param(0, (4,), dt.int8), 1)
+                    self.reproducers[case] = Case(key[0], dt.int8, "edges", graph, {}, (Segment("zero", 0, 0, 4),))
+                self.cells[level][Cell(*key)] = found
+
+
+class Suite:
+    """What the fake suite decides, and how it was called."""
+
+    def __init__(self) -> None:
+        self.statuses: dict[tuple[str, str, str], Status] = {
+            ("Elementwise/Add", "int8", "zero"): Status.PASS,
+            ("Elementwise/Add", "int8", "limit"): Status.PASS,
+            ("Elementwise/Mul", "int8", "zero"): Status.PASS,
+        }
+        self.complete = True
+        self.calls: list[dict[str, Any]] = []
+
+    def conform(
+        self, backend: str, instance: Any, *, tier: Tier, rows: str, jobs: int, progress: Callable[[int, int], None]
+    ) -> FakeRun:
+        self.calls.append({"backend": backend, "name": instance.name, "tier": tier, "rows": rows, "jobs": jobs})
+        progress(1, 2)
+        run = FakeRun(backend, tier, rows, self.statuses)
+        run.complete = self.complete
+        return run
+
+
+@pytest.fixture
+def suite(monkeypatch: pytest.MonkeyPatch) -> Suite:
+    fake = Suite()
+    module = ModuleType("uops.backends.conformance.runner")
+    module.conform = fake.conform  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return fake

@@ -1,0 +1,235 @@
+"""`uops conform`: exit status, files, summary, baseline and diff; the suite itself is a fake."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from uops.backends.conformance import model
+from uops.backends.conformance.model import Level, Status, Tier
+from uops.cli.common import WIDE
+from uops.cli.conform import LEVELS, TIERS
+
+Uops = Callable[..., Result]
+ADD, LIMIT = ("Elementwise/Add", "int8", "zero"), ("Elementwise/Add", "int8", "limit")
+INTERP = "uops.backends.conformance.controls:Interp"
+
+
+def test_the_choices_are_those_of_the_suite() -> None:
+    assert tuple(t.value for t in Tier) + ("exhaustive",) == TIERS
+    assert tuple(level.value for level in Level) == LEVELS
+
+
+def test_a_run_that_passes_has_status_0_and_a_full_report(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    result = uops("conform", "--backend", "interp")
+    assert result.exit_code == 0, result.output
+    assert {f.name for f in (tmp_path / "uops-report").iterdir()} == {"report.json", "junit.xml", "index.html"}
+    assert "conformance" in result.output and "coverage" in result.output and result.output.count("100 %") == 4
+    assert "uops-report/index.html" in result.output.replace("\\", "/")
+    assert suite.calls == [{"backend": INTERP, "name": "interp", "tier": Tier.SMOKE, "rows": "*", "jobs": suite.calls[0]["jobs"]}]
+    assert json.loads((tmp_path / "uops-report/report.json").read_text())["backend"]["name"] == "interp"
+
+
+def test_options_reach_the_suite(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    result = uops(
+        "conform", "-b", "interp", "--tier", "full", "--level", "core", "--rows", "Elementwise/*", "-j", "3", "--report", "there"
+    )
+    assert result.exit_code == 0
+    assert suite.calls[0]["tier"] is Tier.FULL and suite.calls[0]["rows"] == "Elementwise/*" and suite.calls[0]["jobs"] == 3
+    assert json.loads((tmp_path / "there/report.json").read_text())["level"] == "core"
+
+
+def test_a_failing_cell_has_status_1_and_a_reproducer(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    suite.statuses[ADD] = Status.FAIL
+    result = uops("conform", "--backend", "interp")
+    assert result.exit_code == 1
+    for text in ("failing at level strict", "Elementwise/Add", "int8", "zero", "p0 = 3 (0x03): got 9 (0x09), allowed 8 (0x08)"):
+        assert text in result.output
+    assert "66.66 %" in result.output
+    assert (tmp_path / "uops-report/reproducers/Elementwise-Add-int8-edges.uops").is_file()
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(Status.PASS, 0), (Status.UNSUPPORTED, 0), (Status.XFAIL, 0), (Status.NOT_RUN, 1), (Status.FAIL, 1)]
+)
+def test_declared_gaps_do_not_fail_a_run(uops: Uops, suite: Any, status: model.Status, code: int) -> None:
+    suite.statuses[ADD] = status
+    assert uops("conform", "--backend", "interp").exit_code == code
+
+
+def test_an_interrupted_run_writes_what_it_has_and_has_status_130(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    suite.complete = False
+    suite.statuses[ADD] = Status.NOT_RUN
+    result = uops("conform", "--backend", "interp")
+    assert result.exit_code == 130
+    assert "interrupted" in result.output
+    assert json.loads((tmp_path / "uops-report/report.json").read_text())["complete"] is False
+
+
+def test_json_is_the_only_thing_on_standard_output(uops: Uops, suite: Any) -> None:
+    suite.statuses[ADD] = Status.FAIL
+    result = uops("conform", "--backend", "interp", "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert found["failing"] == [{"row": ADD[0], "dtype": ADD[1], "edge": ADD[2]}]
+    assert (found["scores"]["strict"]["passed"], found["scores"]["strict"]["required"]) == (2, 3)
+    assert found["report"] == "uops-report" and found["baseline"] is None
+
+
+def test_output_into_a_pipe_is_not_cut_at_80_columns(uops: Uops, suite: Any) -> None:
+    suite.statuses[ADD] = Status.FAIL
+    lines = uops("conform", "--backend", "interp").output.splitlines()
+    assert 80 < max(map(len, lines)) <= WIDE
+
+
+def test_only_the_first_twenty_failing_rows_are_listed(uops: Uops, suite: Any) -> None:
+    suite.statuses = {(f"Elementwise/Row{k:02}", "int8", "zero"): Status.FAIL for k in range(23)}
+    output = uops("conform", "--backend", "interp").output
+    assert sum(f"Row{k:02}" in output for k in range(23)) == 20 and "and 3 more rows" in output
+
+
+# ------------------------------------------------------------------------------------------------------------ baseline
+
+
+def test_a_regression_against_the_baseline_fails_a_run_without_failing_cells(uops: Uops, suite: Any) -> None:
+    assert uops("conform", "-b", "interp", "--report", "before").exit_code == 0
+    assert uops("conform", "-b", "interp", "--baseline", "before/report.json").exit_code == 0
+    suite.statuses[ADD] = Status.UNSUPPORTED
+    assert uops("conform", "-b", "interp").exit_code == 0
+    result = uops("conform", "-b", "interp", "--baseline", "before")
+    assert result.exit_code == 1
+    assert "1 regression" in result.output and "against the baseline" in result.output
+
+
+def test_a_better_run_than_the_baseline_passes(uops: Uops, suite: Any) -> None:
+    suite.statuses[ADD] = Status.FAIL
+    assert uops("conform", "-b", "interp", "--report", "before").exit_code == 1
+    suite.statuses[ADD] = Status.PASS
+    result = uops("conform", "-b", "interp", "--baseline", "before", "--json")
+    assert result.exit_code == 0
+    assert [c["after"] for c in json.loads(result.output)["baseline"]["changed"]] == ["pass"]
+
+
+def test_a_bad_baseline_is_reported_before_anything_runs(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("{}")
+    result = uops("conform", "-b", "interp", "--baseline", "x.json")
+    assert result.exit_code == 2 and "schema version None" in result.stderr
+    assert suite.calls == []
+
+
+# ---------------------------------------------------------------------------------------------------------------- diff
+
+
+@pytest.fixture
+def two_reports(uops: Uops, suite: Any) -> tuple[str, str]:
+    """Report b has one cell worse, one better and one more than report a."""
+    suite.statuses[LIMIT] = Status.FAIL
+    uops("conform", "-b", "interp", "--report", "a")
+    suite.statuses |= {ADD: Status.FAIL, LIMIT: Status.PASS, ("Elementwise/Sub", "int8", "zero"): Status.PASS}
+    uops("conform", "-b", "interp", "--report", "b")
+    suite.calls.clear()
+    return "a", "b"
+
+
+def test_diff_shows_what_changed_and_fails_when_the_second_is_worse(uops: Uops, two_reports: tuple[str, str], suite: Any) -> None:
+    result = uops("conform", "--diff", *two_reports)
+    assert result.exit_code == 1
+    assert "1 regression, 2 changed, 1 new, 0 removed, 1 as before" in result.output
+    assert "66.66 % -> 75.00 %" in result.output
+    assert result.output.index("worse") < result.output.index("better") < result.output.index("Elementwise/Sub")
+    assert suite.calls == []
+
+
+def test_diff_is_json_when_asked(uops: Uops, two_reports: tuple[str, str]) -> None:
+    found = json.loads(uops("conform", "--diff", *two_reports, "--json").output)
+    assert found["regresses"] is True and len(found["changed"]) == 2 and len(found["new"]) == 1
+
+
+def test_diff_of_a_report_with_itself_is_empty(uops: Uops, two_reports: tuple[str, str]) -> None:
+    result = uops("conform", "--diff", "a", "a/report.json")
+    assert result.exit_code == 0 and "0 regressions, 0 changed" in result.output
+
+
+# -------------------------------------------------------------------------------------------------------- wrong questions
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--backend NAME"),
+        (("--backend", "nobody"), "no backend is called 'nobody'"),
+        (("--backend", "interp", "--tier", "huge"), "huge"),
+        (("--backend", "interp", "--jobs", "0"), "--jobs"),
+        (("--backend", "interp", "--diff", ".", "."), "leave out --backend"),
+        (("--diff", ".", "nowhere"), "nowhere"),
+        (("--diff", ".", "."), "is no report"),
+        (("--backend", "interp", "--tier", "exhaustive", "--baseline", "."), "exhaustive"),
+    ],
+)
+def test_a_wrong_question_has_status_2(uops: Uops, suite: Any, arguments: tuple[str, ...], message: str) -> None:
+    result = uops("conform", *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr and "Traceback" not in result.stderr
+    assert suite.calls == []
+
+
+def test_a_glob_that_matches_no_row_is_a_wrong_question(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    suite.statuses = {}
+    result = uops("conform", "-b", "interp", "--rows", "Nothing/*")
+    assert result.exit_code == 2 and "'Nothing/*'" in result.stderr
+    assert not (tmp_path / "uops-report").exists()
+
+
+# ---------------------------------------------------------------------------------------------------------- exhaustive
+
+
+class FakeExhaustive(ModuleType):
+    """`uops.backends.conformance.exhaustive` with two functions, of which `wrong` elements are wrong."""
+
+    def __init__(self, wrong: int) -> None:
+        super().__init__("uops.backends.conformance.exhaustive")
+        self.wrong = wrong
+        self.only: tuple[str, ...] | None = None
+
+    def names(self) -> tuple[str, ...]:
+        return ("sin/float64", "exp2/float32")
+
+    def run(self, backend: str, jobs: int, progress: Any, report_dir: Path, only: tuple[str, ...] | None = None) -> dict[str, Any]:
+        from dataclasses import make_dataclass
+
+        self.only = only
+        fields = ("name", "inputs", "wrong", "inexact", "max_ulp", "worst", "examples")
+        tally = make_dataclass("Tally", fields)
+        report_dir.mkdir()
+        progress(1, 1)
+        return {n: tally(n, 1 << 32, self.wrong, 5, 1.5, "0x1p-3", ["bad"] if self.wrong else []) for n in only or self.names()}
+
+
+@pytest.mark.parametrize("wrong", [0, 3])
+def test_the_exhaustive_tier_prints_a_table_and_fails_on_a_wrong_element(
+    uops: Uops, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: int
+) -> None:
+    monkeypatch.setitem(sys.modules, "uops.backends.conformance.exhaustive", FakeExhaustive(wrong))
+    monkeypatch.setattr("uops.backends.conformance.exhaustive", sys.modules["uops.backends.conformance.exhaustive"], raising=False)
+    result = uops("conform", "-b", "interp", "--tier", "exhaustive")
+    assert result.exit_code == (1 if wrong else 0), result.output
+    assert "sin/float64" in result.output and "1.500" in result.output and ("bad" in result.output) == bool(wrong)
+    found = json.loads((tmp_path / "uops-report/exhaustive.json").read_text())
+    assert [t["name"] for t in found["functions"]] == ["exp2/float32", "sin/float64"]
+
+
+def test_rows_choose_functions_of_the_exhaustive_tier(uops: Uops, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeExhaustive(0)
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    monkeypatch.setattr("uops.backends.conformance.exhaustive", fake, raising=False)
+    assert uops("conform", "-b", "interp", "--tier", "exhaustive", "--rows", "Decomposed/Exp2").exit_code == 0
+    assert fake.only == ("exp2/float32",)
+    result = uops("conform", "-b", "interp", "--tier", "exhaustive", "--rows", "Movement/Pad", "--report", "other")
+    assert result.exit_code == 2 and "sin/float64" in result.stderr

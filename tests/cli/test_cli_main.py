@@ -1,0 +1,93 @@
+"""The command as a whole: help, errors without tracebacks, interruption, and what it loads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import uops as package
+from uops.cli import Group, main, words
+from uops.cli.common import DIALECTS
+from uops.spec.dialects import Dialect
+from uops.spec.errors import Crash, SpecError, Trap
+
+Uops = Callable[..., Result]
+COMMANDS = ("spec", "check", "run", "compile", "conform")
+
+
+def test_help_names_every_command_completion_and_the_exit_status(uops: Uops) -> None:
+    result = uops("--help")
+    assert result.exit_code == 0
+    assert set(main.commands) == set(COMMANDS)
+    for name in COMMANDS:
+        assert f"\n  {name} " in result.output
+    assert "_UOPS_COMPLETE=bash_source" in result.output and "130" in result.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_each_of_its_options(uops: Uops, name: str) -> None:
+    result = uops(name, "--help")
+    assert result.exit_code == 0
+    for parameter in main.commands[name].params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+            assert parameter.opts[0] in result.output
+    assert "..." not in main.commands[name].get_short_help_str(limit=70)
+
+
+def test_version(uops: Uops) -> None:
+    assert uops("--version").output == f"uops, version {package.__version__}\n"
+
+
+def test_the_dialects_of_the_options_are_those_of_the_specification() -> None:
+    assert tuple(d.value for d in Dialect) == DIALECTS
+
+
+def test_help_loads_neither_arrays_nor_the_specification() -> None:
+    code = "import json, sys, uops.cli; print(json.dumps(sorted(sys.modules)))"
+    environment = {"PYTHONPATH": str(Path(package.__file__).parents[1]), "PATH": ""}
+    loaded = set(json.loads(subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True).stdout))
+    ours = {name for name in loaded if name.startswith("uops.") and not name.startswith("uops.cli")}
+    assert ours == {"uops.spec", "uops.spec.errors"}
+    assert not {"numpy", "ml_dtypes", "rich", "jinja2", "llvmlite"} & loaded
+
+
+def test_an_error_is_one_message_and_status_2(uops: Uops) -> None:
+    for arguments in (("frobnicate",), ("check", "missing.uops"), ("run", "--seed", "x", "y"), ("spec", "--nope")):
+        result = uops(*arguments)
+        assert result.exit_code == 2, arguments
+        assert "Error:" in result.stderr and "Traceback" not in result.output
+        assert result.stdout == ""
+
+
+def test_a_message_names_the_claim_once() -> None:
+    assert words(SpecError("axis 1 needs 5", claim="PAD.C2")) == "PAD.C2: axis 1 needs 5"
+    assert words(SpecError("PAD.C2 (o + s <= s') broken", claim="PAD.C2")) == "PAD.C2 (o + s <= s') broken"
+    assert words(Trap("R24: a bool of 7")) == "R24: a bool of 7"
+    assert words(Crash("unreachable")).startswith("internal error")
+
+
+def test_ctrl_c_is_status_130_without_a_traceback() -> None:
+    @click.group(cls=Group)
+    def group() -> None: ...
+
+    @group.command()
+    def wait() -> None:
+        raise KeyboardInterrupt
+
+    result = CliRunner().invoke(group, ["wait"])
+    assert result.exit_code == 130
+    assert result.stderr == "interrupted\n" and result.stdout == ""
+
+
+def test_python_m_uops_is_the_command() -> None:
+    environment = {"PYTHONPATH": str(Path(package.__file__).parents[1]), "PATH": ""}
+    done = subprocess.run([sys.executable, "-m", "uops", "--version"], env=environment, capture_output=True, text=True, check=True)
+    assert package.__version__ in done.stdout

@@ -1,0 +1,254 @@
+"""`uops spec`, `check`, `run` and `compile`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from click.testing import Result
+
+from uops.backends import npz
+from uops.cli.inputs import random_inputs
+from uops.interp import run as interpret
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.errors import SpecError
+from uops.spec.rows import CLAIMS, ROWS
+from uops.spec.rulings import RULINGS
+from uops.spec.text import parse, show
+
+Uops = Callable[..., Result]
+
+
+# ---------------------------------------------------------------------------------------------------------------- spec
+
+
+def test_spec_lists_every_row(uops: Uops) -> None:
+    result = uops("spec")
+    assert result.exit_code == 0
+    assert f"{len(ROWS)} rows" in result.output
+    for row in ROWS.values():
+        assert row.id in result.output
+
+
+def test_spec_json_has_every_op_with_its_claims_and_all_rulings(uops: Uops) -> None:
+    found = json.loads(uops("spec", "--json").output)
+    assert {row["id"]: [c["id"] for c in row["claims"]] for row in found["ops"]} == {
+        row.id: [c.id for c in row.claims] for row in ROWS.values()
+    }
+    assert set(found["rulings"]) == set(RULINGS) and found["hash"].startswith("sha256:")
+
+
+@pytest.mark.parametrize("name", ["Movement/Pad", "movement/pad", "PAD", "pad"])
+def test_spec_finds_a_row_by_id_and_by_op(uops: Uops, name: str) -> None:
+    result = uops("spec", name)
+    assert result.exit_code == 0
+    for text in ("Movement/Pad", "PAD.C1", "o + s <= s'", "T o s'", "R43", "fill is zero"):
+        assert text in result.output
+    assert [row["id"] for row in json.loads(uops("spec", name, "--json").output)["ops"]] == ["Movement/Pad"]
+
+
+def test_spec_finds_rows_by_glob(uops: Uops) -> None:
+    found = json.loads(uops("spec", "Movement/*", "--json").output)["ops"]
+    assert [row["id"] for row in found] == [row.id for row in ROWS.values() if row.id.startswith("Movement/")]
+
+
+def test_spec_finds_a_claim_and_a_ruling_and_shows_the_ruling_of_the_claim(uops: Uops) -> None:
+    result = uops("spec", "PAD.C2", "r03", "--json")
+    found = json.loads(result.output)
+    assert found["ops"] == []
+    assert found["claims"] == [{"id": "PAD.C2", "text": CLAIMS["PAD.C2"].text, "ruling": "R43", "row": "Movement/Pad"}]
+    assert found["rulings"]["R03"]["topic"] == "division by zero"
+    assert "fill is zero" in uops("spec", "PAD.C2").output
+
+
+def test_spec_shows_each_thing_once(uops: Uops) -> None:
+    found = json.loads(uops("spec", "PAD", "pad", "PAD.C1", "pad.c1", "R43", "r43", "--json").output)
+    assert (len(found["ops"]), len(found["claims"]), len(found["rulings"])) == (1, 1, 1)
+
+
+def test_spec_of_an_unknown_id_suggests_a_known_one(uops: Uops) -> None:
+    result = uops("spec", "Movement/Pda")
+    assert result.exit_code == 2
+    assert "nothing in the specification is called 'Movement/Pda'" in result.stderr and "Movement/Pad" in result.stderr
+
+
+# --------------------------------------------------------------------------------------------------------------- check
+
+
+def test_check_accepts_a_well_formed_program(uops: Uops, program: str) -> None:
+    assert uops("check", program).exit_code == 0
+    assert uops("check", program, "--dialect", "TENSOR").exit_code == 0
+
+
+def test_check_shows_every_broken_claim(uops: Uops, tmp_path: Path) -> None:
+    (tmp_path / "two.uops").write_text(
+        "%0 = param (2, 3), slot=0 : f32\n%1 = pad %0, (0, 2), (4, 4)\n%2 = not %0\n%3 = tuple %1, %2\n"
+    )
+    result = uops("check", "two.uops")
+    assert result.exit_code == 1
+    assert "PAD.C2" in result.output and "NOT.C2" in result.output and "2 broken claims" in result.output
+    found = json.loads(uops("check", "two.uops", "--json").output)
+    assert found["ok"] is False
+    assert [entry["claim"] for entry in found["broken"]] == ["PAD.C2", "NOT.C2"]
+    assert found["broken"][0]["ruling"] == "R43" and "needs 5, got 4" in found["broken"][0]["message"].replace("2 + 3", "5")
+
+
+def test_check_judges_a_dialect_only_when_asked(uops: Uops, tmp_path: Path) -> None:
+    (tmp_path / "range.uops").write_text("%0 = range 4, axis_id=0, type=loop\n")
+    assert uops("check", "range.uops").exit_code == 0
+    result = uops("check", "range.uops", "--dialect", "tensor", "--json")
+    assert result.exit_code == 1
+    assert "TENSOR.D1" in {entry["claim"] for entry in json.loads(result.output)["broken"]}
+
+
+def test_check_points_at_text_that_cannot_be_read(uops: Uops, tmp_path: Path) -> None:
+    (tmp_path / "bad.uops").write_text("%0 = param (2, 3), slot=0 : f32\n%1 = frobnicate %0\n")
+    result = uops("check", "bad.uops", "--json")
+    assert result.exit_code == 1
+    (entry,) = json.loads(result.output)["broken"]
+    assert (entry["line"], entry["column"]) == (2, 6) and "frobnicate" in entry["message"]
+    assert "line 2, column 6" in uops("check", "bad.uops").output
+
+
+# ----------------------------------------------------------------------------------------------------------------- run
+
+
+def test_run_gives_what_the_interpreter_gives(uops: Uops, program: str, tmp_path: Path) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.savez(tmp_path / "in.npz", p0=x)
+    found = json.loads(uops("run", program, "--inputs", "in.npz", "--json").output)
+    assert found["values"] == [{"dtype": "float32", "shape": [2, 1], "data": [7.5, 16.5], "bits": ["0x40f00000", "0x41840000"]}]
+    assert found["buffers"] == {} and found["seed"] is None and found["backend"] == "interp"
+    text = uops("run", program, "-i", "in.npz").output
+    assert "value  float32 (2, 1)" in text and "16.5" in text and "input" not in text
+    assert "16.5 0x41840000" in uops("run", program, "-i", "in.npz", "--bits").output
+
+
+def test_run_without_inputs_is_a_function_of_the_seed(uops: Uops, program: str) -> None:
+    first, again, other = (uops("run", program, "--seed", s).output for s in ("1", "1", "2"))
+    assert first == again != other
+    assert "input p0  float32 (2, 3)" in first
+
+
+def test_run_on_another_backend_runs_in_its_own_process(uops: Uops, program: str) -> None:
+    backend = "uops.backends.conformance.controls:Zeros"
+    result = uops("run", program, "--backend", backend, "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.output)["values"][0]["data"] == [0.0, 0.0]
+
+
+def test_run_reports_what_a_backend_declines(uops: Uops, program: str) -> None:
+    result = uops("run", program, "--backend", "uops.backends.conformance.controls:Refusing")
+    assert result.exit_code == 2
+    assert "control-refusing does not support REDUCE" in result.stderr
+
+
+def test_run_shows_values_that_json_has_not(uops: Uops, tmp_path: Path) -> None:
+    (tmp_path / "x.uops").write_text(show(b.tuple_(b.recip(b.param(0, (3,), dt.bfloat16)), b.param(1, (2,), dt.bool_))))
+    npz.save(tmp_path / "x.npz", {"p0": np.array([0.0, -0.0, np.nan], ml_dtypes.bfloat16), "p1": np.array([True, False])})
+    result = uops("run", "x.uops", "-i", "x.npz", "--json")
+    first, second = json.loads(result.output)["values"]
+    assert first["data"] == ["inf", "-inf", "nan"] and first["bits"][:2] == ["0x7f80", "0xff80"]
+    assert second == {"dtype": "bool", "shape": [2], "data": [True, False]}
+    assert uops("run", "x.uops", "-i", "x.npz", "--bits").exit_code == 0
+
+
+def test_run_of_an_ill_formed_program_names_the_claim(uops: Uops, broken: str) -> None:
+    result = uops("run", broken)
+    assert result.exit_code == 2
+    assert "PAD.C2" in result.stderr and result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--backend", "nobody"), "no backend is called 'nobody'; known: interp, llvm"),
+        (("--backend", "nowhere:Nothing"), "cannot be loaded"),
+        (("--inputs", "program.uops"), "is no input file"),
+        (("--dialect", "klingon"), "klingon"),
+        (("--dialect", "kernel"), "KERNEL.D"),
+    ],
+)
+def test_run_explains_a_wrong_question(uops: Uops, program: str, arguments: tuple[str, ...], message: str) -> None:
+    result = uops("run", program, *arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr and "Traceback" not in result.stderr
+
+
+def test_run_with_missing_inputs_names_the_input(uops: Uops, program: str, tmp_path: Path) -> None:
+    np.savez(tmp_path / "in.npz", p7=np.zeros(3))
+    result = uops("run", program, "-i", "in.npz")
+    assert result.exit_code == 2
+    assert "p0" in result.stderr
+
+
+# -------------------------------------------------------------------------------------------------------------- inputs
+
+
+def test_random_inputs_cover_params_buffers_and_variables_but_no_bodies() -> None:
+    n = b.variable("n", 2, 1000)
+    body = b.tuple_(b.neg(b.param(0, (4,), dt.float32)))
+    f = b.get(b.function(body, b.param(3, (4,), dt.float32)), 0)
+    root = b.tuple_(f, b.param(1, (n,), dt.int8), b.buffer(5, dt.bfloat16, unique=9))
+    inputs = random_inputs(root, 0)
+    assert inputs.keys() == {"n", "p1", "p3", "b9"}
+    assert 2 <= inputs["n"] <= 16 and inputs["p1"].shape == (inputs["n"],)
+    assert inputs["b9"].dtype == ml_dtypes.bfloat16 and inputs["b9"].shape == (5,)
+    assert len(interpret(root, inputs).values) == 3
+
+
+def test_random_inputs_are_not_made_up_without_limit() -> None:
+    with pytest.raises(SpecError, match=r"p0 has shape .* too large"):
+        random_inputs(b.neg(b.param(0, (1 << 40,), dt.int8)), 0)
+
+
+# ------------------------------------------------------------------------------------------------------------- compile
+
+
+def test_compile_prints_source_of_every_kernel(uops: Uops, program: str) -> None:
+    result = uops("compile", program, "--backend", "llvm")
+    assert result.exit_code == 0, result.output
+    assert "define" in result.output
+
+
+@pytest.mark.parametrize(("stage", "op"), [("callify", "call"), ("kernel", "reduce"), ("LINEAR", "linear"), ("tensor", "param")])
+def test_compile_prints_a_stage_as_text_that_parses(uops: Uops, program: str, stage: str, op: str) -> None:
+    result = uops("compile", program, "-b", "llvm", "--stage", stage)
+    assert result.exit_code == 0, result.output
+    assert f"= {op} " in result.output
+    assert show(parse(result.output)) == "".join(line.partition("  ; ")[0].rstrip() + "\n" for line in result.output.splitlines())
+
+
+def test_compile_of_the_tensor_stage_is_the_program(uops: Uops, program: str, tmp_path: Path) -> None:
+    uops("compile", program, "-b", "llvm", "--stage", "tensor", "-o", "out.uops")
+    assert parse((tmp_path / "out.uops").read_text()) is parse((tmp_path / program).read_text())
+
+
+def test_compile_writes_object_code(uops: Uops, program: str, tmp_path: Path) -> None:
+    result = uops("compile", program, "-b", "llvm", "--stage", "object", "-o", "out.o")
+    assert result.exit_code == 0 and result.output == "out.o\n"
+    assert (tmp_path / "out.o").read_bytes()[:4] == b"\x7fELF"
+    result = uops("compile", program, "-b", "llvm", "--stage", "object")
+    assert result.exit_code == 2 and "--output" in result.stderr
+
+
+def test_compile_with_an_unknown_stage_lists_the_stages(uops: Uops, program: str) -> None:
+    result = uops("compile", program, "-b", "llvm", "--stage", "fuse")
+    assert result.exit_code == 2
+    assert "tensor, callify, rangeify, optimize, expand, select, linearize, plan, render, source, object" in result.stderr
+
+
+def test_compile_for_what_is_no_target_says_so(uops: Uops, program: str) -> None:
+    result = uops("compile", program, "-b", "interp")
+    assert result.exit_code == 2
+    assert "interp evaluates graphs by itself" in result.stderr
+
+
+def test_compile_of_an_ill_formed_program_names_the_claim(uops: Uops, broken: str) -> None:
+    result = uops("compile", broken, "-b", "llvm")
+    assert result.exit_code == 2 and "PAD.C2" in result.stderr

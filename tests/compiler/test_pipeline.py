@@ -1,0 +1,83 @@
+"""The pass table is checked, stages are in order, every stage can be dumped, and the verifier stands between passes."""
+
+from dataclasses import replace
+
+import pytest
+
+from uops.compiler import PIPELINE, STAGES, Config, lower, stages
+from uops.compiler.pipeline import check_pipeline
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
+from uops.spec.errors import Crash, SpecError
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+from uops.spec.text import parse, show
+from uops.spec.verify import verify
+
+VERIFY = Config(verify=True)
+GRAPH = b.reduce(b.mul(b.param(0, (3, 4), dt.float32), b.param(1, (4,), dt.float32)), Op.ADD, (1,))
+
+
+def test_the_stages_are_the_specifications_in_its_order() -> None:
+    assert STAGES == ("callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render")
+    assert PIPELINE[0].takes is Dialect.TENSOR
+    assert PIPELINE[-1].gives is Dialect.PROGRAM
+
+
+@pytest.mark.parametrize("k", range(1, len(PIPELINE)))
+def test_a_pass_out_of_order_is_rejected(k: int) -> None:
+    swapped = list(PIPELINE)
+    swapped[k - 1], swapped[k] = swapped[k], swapped[k - 1]
+    with pytest.raises(Crash):
+        check_pipeline(swapped)
+
+
+def test_a_missing_stage_a_missing_reason_and_a_late_dependency_are_rejected() -> None:
+    with pytest.raises(Crash, match="takes CALLIFIED, but callify gives TENSOR"):
+        check_pipeline([replace(PIPELINE[0], gives=Dialect.TENSOR), *PIPELINE[1:]])
+    with pytest.raises(Crash, match="gives no reason"):
+        check_pipeline([PIPELINE[0], replace(PIPELINE[1], after=(("callify", ""),)), *PIPELINE[2:]])
+    with pytest.raises(Crash, match="must come after render: because"):
+        check_pipeline([PIPELINE[0], replace(PIPELINE[1], after=(("render", "because"),)), *PIPELINE[2:]])
+    with pytest.raises(Crash, match="the stages are"):
+        check_pipeline(PIPELINE[:-1])
+
+
+def test_every_stage_is_text_that_parses_to_the_same_graph(pyref: object) -> None:
+    found = stages(GRAPH, pyref, VERIFY)  # type: ignore[arg-type]
+    assert tuple(found) == ("tensor", *STAGES)
+    for graph in found.values():
+        assert parse(show(graph)) is graph
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_lower_stops_after_a_stage_and_gives_its_dialect(pyref: object, stage: str) -> None:
+    graph = lower(GRAPH, pyref, upto=stage, config=VERIFY)  # type: ignore[arg-type]
+    given = next(p.gives for p in PIPELINE if p.stage == stage)
+    verify(graph, given)
+    assert graph is stages(GRAPH, pyref, VERIFY)[stage]  # type: ignore[arg-type]
+
+
+def test_an_unknown_stage_is_named_with_the_known_ones(pyref: object) -> None:
+    with pytest.raises(SpecError, match="no stage 'lower'; the stages are callify"):
+        lower(GRAPH, pyref, upto="lower")  # type: ignore[arg-type]
+
+
+def test_an_ill_formed_input_is_the_callers_error_and_an_ill_formed_stage_ours(
+    pyref: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ill = UOp(Op.NOT, (b.param(0, (2,), dt.int32),))
+    with pytest.raises(SpecError):
+        lower(ill, pyref, config=VERIFY)  # type: ignore[arg-type]
+    broken = tuple(replace(p, run=lambda u, s: u) if p.name == "select" else p for p in PIPELINE)
+    monkeypatch.setattr("uops.compiler.pipeline.PIPELINE", broken)
+    with pytest.raises(Crash, match="pass select gave no well-formed SELECTED"):
+        lower(GRAPH, pyref, config=VERIFY)  # type: ignore[arg-type]
+
+
+def test_settings_are_read_from_an_environment() -> None:
+    assert Config.read({}) == Config(verify=False, reuse=True)
+    assert Config.read({"UOPS_VERIFY": "1", "UOPS_REUSE": "0"}) == Config(verify=True, reuse=False)
+    with pytest.raises(SpecError, match="UOPS_VERIFY is 0 or 1, got 'yes'"):
+        Config.read({"UOPS_VERIFY": "yes"})

@@ -1,0 +1,154 @@
+"""Function, GetTuple and Call (R63, R64)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from uops.interp import executed, run
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.errors import SpecError, Trap
+from uops.spec.ops import Op
+
+
+def P(slot, n=3, d=dt.int32):
+    return B.param(slot, (n,), d)
+
+
+X = {"p0": np.array([1, 2, 3], np.int32), "p1": np.array([10, 20, 30], np.int32)}
+
+
+def value(root, **inputs):
+    return run(root, inputs).values[0].tolist()
+
+
+def test_r64_a_function_is_its_substituted_body():
+    body = B.tuple_(B.sub(P(0), P(1)), B.neg(P(1)))
+    f = B.function(body, P(1), P(0))
+    assert value(B.get(f, 0), **X) == [9, 18, 27]
+    assert value(B.get(f, 1), **X) == [-1, -2, -3]
+    assert [v.tolist() for v in run(f, X).values] == [[9, 18, 27], [-1, -2, -3]]
+    again = B.function(body, B.get(f, 0), B.get(f, 1))  # the same body in another scope
+    assert value(B.get(again, 0), **X) == [10, 20, 30]
+    assert value(B.add(B.get(again, 0), B.get(f, 0)), **X) == [19, 38, 57]
+
+
+def test_r64_nested_bodies_own_their_params():
+    inner = B.function(B.tuple_(B.sub(P(0), P(1))), B.mul(P(1), 2), P(0))
+    outer = B.function(B.tuple_(B.add(B.get(inner, 0), P(0))), P(0), P(1))
+    assert value(B.get(outer, 0), **X) == [20, 40, 60]  # (2 p1 - p0) + p0
+    deep = P(0)
+    for _ in range(3000):
+        deep = B.get(B.function(B.tuple_(B.add(P(0), 1)), deep), 0)
+    assert value(deep, **X) == [3001, 3002, 3003]
+    nest = B.add(P(0), 1)
+    for _ in range(2000):
+        nest = B.get(B.function(B.tuple_(nest), B.add(P(0), 1)), 0)
+    assert value(nest, **X) == [2002, 2003, 2004]
+
+
+def test_r64_unused_elements_and_arguments_are_not_evaluated():
+    bad = B.at(B.neg(P(1)), 99)
+    f = B.function(B.tuple_(P(0), B.at(B.neg(P(0)), 77), P(1, 0)), P(0), bad)
+    assert value(B.get(f, 0), **X) == [1, 2, 3]
+    assert Op.NEG not in executed(B.get(f, 0), X)
+    with pytest.raises(Trap, match="R45"):
+        run(B.get(f, 1), X)
+
+
+def test_r64_arguments_have_their_params_dtype_and_shape():
+    f = B.function(B.tuple_(B.neg(P(0))), B.cast(P(0), dt.int64))
+    with pytest.raises(SpecError, match=r"dtype int64.*R64"):
+        run(B.get(f, 0), X)
+    with pytest.raises(SpecError, match=r"shape \(2,\).*R64"):
+        run(B.get(B.function(B.tuple_(B.neg(P(0))), B.shrink(P(0), (0,), (2,))), 0), X)
+    with pytest.raises(SpecError, match=r"Param 1 has no argument"):
+        run(B.get(B.function(B.tuple_(B.neg(P(1))), P(0)), 0), X)
+
+
+def test_r48_a_variable_bound_by_an_argument():
+    n = B.variable("n", 1, 3, slot=0)
+    body = B.tuple_(B.expand(B.reshape(B.const(7), (1,)), (n,)))
+    k = B.variable("k", 0, 9)
+    for good in (1, 3):
+        assert value(B.get(B.function(body, k), 0), k=good) == [7] * good
+    with pytest.raises(Trap, match="R48"):
+        run(B.get(B.function(body, k), 0), {"k": 4})
+    free = B.variable("m", 0, 5)  # without a slot it is the environment's, in any scope
+    assert value(B.get(B.function(B.tuple_(B.add(B.cast(free, dt.int32), P(0))), P(0)), 0), **X, m=5) == [6, 7, 8]
+
+
+def test_r64_gettuple_of_a_tuple():
+    assert value(B.get(B.tuple_(P(0), B.at(B.neg(P(1)), 99)), 0), **X) == [1, 2, 3]
+
+
+def test_r51_a_reference_passes_through_a_function():
+    b = B.buffer(3, dt.int32, unique=1)
+    flipped = B.get(B.function(B.tuple_(B.flip(P(0), (True,))), b), 0)
+    got = run(B.after(b, B.store(flipped, P(0))), X)
+    assert got.values[0].tolist() == [3, 2, 1]
+    inside = B.get(B.function(B.tuple_(B.assign(P(0), B.add(P(0), P(1)))), b, P(0)), 0)
+    assert value(B.add(inside, 1), **X, b1=np.array([5, 5, 5], np.int32)) == [7, 8, 9]
+    with pytest.raises(Trap, match="R55"):
+        run(B.sink(B.store(b, P(0)), inside), {**X, "b1": np.zeros(3, np.int32)})
+
+
+def kernel():
+    """Param 0 := Param 1 + Param 2."""
+    return B.sink(B.store(P(0), B.add(P(1), P(2))))
+
+
+def test_r63_call_writes_its_arguments_and_results_come_through_after():
+    b = B.buffer(3, dt.int32, unique=1)
+    call = B.call(kernel(), b, P(0), P(1))
+    got = run(B.after(b, call), X)
+    assert got.values[0].tolist() == [11, 22, 33]
+    assert got.buffers["b1"].tolist() == [11, 22, 33]
+    assert run(call, X).values == ()
+    twice = B.call(kernel(), B.after(b, call), B.after(b, call), P(0))
+    assert value(B.after(b, twice), **X) == [12, 24, 36]
+
+
+def test_r55_r63_two_unordered_calls_race():
+    b, c = B.buffer(3, dt.int32, unique=1), B.buffer(3, dt.int32, unique=2)
+    with pytest.raises(Trap, match=r"race on element 0 of b1.*R55"):
+        run(B.sink(B.call(kernel(), b, P(0), P(1)), B.call(kernel(), b, P(1), P(1))), X)
+    first = B.call(kernel(), b, P(0), P(1))
+    with pytest.raises(Trap, match="R55"):
+        run(B.sink(first, B.call(kernel(), c, b, P(1))), {**X, "b1": np.zeros(3, np.int32)})
+    run(B.sink(B.call(kernel(), c, B.after(b, first), P(1))), X)
+    part = B.sink(B.store(P(0, 2), P(1, 2)))
+    low, high = (B.call(part, B.shrink(b, (k,), (2,)), B.shrink(P(0), (0,), (2,))) for k in (0, 1))
+    with pytest.raises(Trap, match="race on element 1 of b1"):
+        run(B.sink(low, high), X)
+
+
+def test_r55_inside_a_call():
+    b = B.buffer(3, dt.int32, unique=1)
+    body = B.sink(B.store(P(0), P(1)), B.store(P(0), B.neg(P(1))))
+    with pytest.raises(Trap, match="R55"):
+        run(B.call(body, b, P(0)), X)
+    ordered = B.sink(B.store(B.after(P(0), B.store(P(0), P(1))), B.neg(P(1))))
+    assert value(B.after(b, B.call(ordered, b, P(0))), **X) == [-1, -2, -3]
+    aliased = B.sink(B.store(P(0), P(1)), B.neg(P(2)))  # two Params of one buffer
+    with pytest.raises(Trap, match="R55"):
+        run(B.call(aliased, b, P(0), b), {**X, "b1": np.zeros(3, np.int32)})
+
+
+def test_r63_declared_writes():
+    b = B.buffer(3, dt.int32, unique=1)
+    run(B.call(kernel(), b, P(0), P(1), written=(0,)), X)
+    with pytest.raises(SpecError, match="R63"):
+        run(B.call(kernel(), b, P(0), P(1), written=(1, 2)), X)
+
+
+def test_a_value_argument_of_a_call_is_read_only():
+    b = B.buffer(3, dt.int32, unique=1)
+    got = run(B.after(b, B.call(kernel(), b, B.neg(P(0)), P(1))), X)
+    assert got.values[0].tolist() == [9, 18, 27]
+    with pytest.raises(SpecError, match="R51"):
+        run(B.call(kernel(), B.neg(P(0)), P(0), P(1)), X)
+    n = B.variable("n", 0, 9)
+    scalar = B.sink(B.store(P(0), B.add(P(1), B.cast(B.variable("n", 0, 9, slot=2), dt.int32))))
+    assert value(B.after(b, B.call(scalar, b, P(0), n)), **X, n=4) == [5, 6, 7]

@@ -1,0 +1,83 @@
+"""Every derived property is asserted: a wrong rule of the specification is refuted by a run (R70, R71)."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import uops.spec.derive  # noqa: F401 - fills RULES
+from uops.interp import run
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.errors import SpecError, Unsound
+from uops.spec.node import RULES, UOp
+from uops.spec.ops import Op
+
+INPUTS = {"p0": np.array([3, 200], np.uint8), "p1": np.array([math.nan, 2.0], np.float32)}
+
+
+def planted(monkeypatch, slot, op, rule):
+    monkeypatch.setitem(RULES[slot], op, rule)
+
+
+@pytest.mark.parametrize(
+    ("slot", "rule", "message"),
+    [
+        ("_min_max", lambda u: (0, 200), "min_max"),
+        ("_min_max", lambda u: (4, 255), "min_max"),
+        ("_dtype", lambda u: dt.int8, "dtype"),
+        ("_shape", lambda u: (3,), "shape"),
+    ],
+)
+def test_a_planted_rule_is_refuted(monkeypatch, slot, rule, message):
+    planted(monkeypatch, slot, Op.XOR, rule)
+    x = B.param(0, (2,), dt.uint8)
+    root = UOp(Op.XOR, (x, B.const(len(message) % 3, dt.uint8)), None, (slot, message, id(rule)))  # the tag makes the node fresh
+    with pytest.raises(Unsound, match=f"{message} of XOR"):
+        run(root, INPUTS)
+    run(root, INPUTS, check=False)
+
+
+def test_a_planted_float_bound_ignores_nan(monkeypatch):
+    planted(monkeypatch, "_min_max", Op.RECIP, lambda u: (0.5, 0.5))
+    good = UOp(Op.RECIP, (B.param(1, (2,), dt.float32),), None, "float bound")
+    assert np.isnan(run(good, INPUTS).values[0][0])
+    with pytest.raises(Unsound):
+        run(good, {"p1": np.array([math.nan, 4.0], np.float32)})
+    wide = np.full(1000, 2.0, np.float32)
+    many = UOp(Op.RECIP, (B.param(1, (1000,), dt.float32),), None, "float bound")
+    run(many, {"p1": np.where(np.arange(1000) % 2, np.float32(math.nan), wide)})
+    wide[777] = 4.0
+    with pytest.raises(Unsound):
+        run(many, {"p1": wide})
+
+
+@pytest.mark.parametrize("d", dt.STORABLE, ids=str)
+@pytest.mark.parametrize("n", [1, 40])
+def test_bounds_are_checked_in_every_dtype(monkeypatch, d, n):
+    one = B.const(1, d).arg.value
+    planted(monkeypatch, "_min_max", Op.CONTIGUOUS, lambda u: (one, one))
+    node = UOp(Op.CONTIGUOUS, (B.param(0, (n,), d),), None, f"every dtype {d} {n}")
+    ones = run(B.expand(B.reshape(B.const(1, d), (1,)), (n,)), {}).values[0]
+    run(node, {"p0": ones})
+    ones[n // 2] = 0
+    with pytest.raises(Unsound, match="min_max of CONTIGUOUS"):
+        run(node, {"p0": ones})
+
+
+def test_a_reference_is_checked_when_it_is_read(monkeypatch):
+    planted(monkeypatch, "_min_max", Op.FLIP, lambda u: (0, 5))
+    node = UOp(Op.FLIP, (B.param(0, (2,), dt.uint8),), B.flip(B.param(0, (2,), dt.uint8), (True,)).arg, "reference")
+    with pytest.raises(Unsound, match="min_max of FLIP"):
+        run(node, INPUTS)
+
+
+def test_an_ill_formed_node_is_a_spec_error():
+    with pytest.raises(SpecError):
+        run(UOp(Op.ADD, (B.param(0, (2,), dt.uint8), B.reshape(B.binary(b"abc"), (3,)))), INPUTS)
+    with pytest.raises(SpecError, match="R09, R10"):
+        run(UOp(Op.SIN, (B.param(0, (2,), dt.uint8),)), INPUTS)
+    with pytest.raises(SpecError):
+        run(UOp(Op.GETTUPLE, (B.tuple_(B.const(1)),), B.get(B.tuple_(B.const(1), B.const(2)), 1).arg), INPUTS)

@@ -1,0 +1,194 @@
+"""`legalize` leaves core ops only, keeps the type, and gives graphs that are well-formed."""
+
+import pytest
+from all_examples import EXAMPLES, GOOD
+from bestiary_examples import BOTH, CPU, GATED, I0, TRUE, B, _shards, _sink, _var, at, load, memory, n, r, red, store
+from claim_examples import PAIR, b8, c, f32, i, i32, sharded, u8, v
+
+from uops.spec import args as A
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.bestiary.legalize import LEGALIZE, legalize
+from uops.spec.errors import SpecError
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Family, Op
+from uops.spec.rows import ROWS
+from uops.spec.verify import check, verify
+
+BESTIARY = [op for op, row in ROWS.items() if row.family is Family.BESTIARY]
+ABSORBED = (Op.UNIQUE, Op.LUNIQUE, Op.DEVICE)
+#: R113, R115: what a node becomes may have another type: a Program's stages are void as it is, an If is a Group, and so on.
+ROOTS = [op for op in BESTIARY if op not in ABSORBED]
+
+
+def test_every_bestiary_op_legalizes():
+    assert set(LEGALIZE) == set(BESTIARY)
+    assert all(ROWS[op].decomposition is LEGALIZE[op] for op in BESTIARY)
+
+
+@pytest.mark.parametrize("op", ROOTS, ids=lambda o: o.name)
+def test_well_formed_node_becomes_core_and_keeps_its_type(op):
+    u = GOOD[op]
+    low = legalize(u)
+    verify(low)
+    assert {x.op for x in toposort(low)}.isdisjoint(LEGALIZE)
+    assert (low.dtype, low.shape, low.axis) == (u.dtype, u.shape, u.axis)
+
+
+@pytest.mark.parametrize("op", ABSORBED, ids=lambda o: o.name)
+def test_identities_mean_nothing_alone(op):
+    with pytest.raises(SpecError, match="no meaning"):
+        legalize(GOOD[op])
+
+
+def _bestiary_graphs():
+    return [id for id, e in EXAMPLES.items() if e.dialect is None and any(x.op in LEGALIZE for x in toposort(e.accepted))]
+
+
+@pytest.mark.parametrize("id", [x for x in _bestiary_graphs() if EXAMPLES[x].accepted.op not in ABSORBED])
+def test_accepted_graphs_stay_well_formed(id):
+    low = legalize(EXAMPLES[id].accepted)
+    assert [str(x) for x in check(low)] == []
+    assert {x.op for x in toposort(low)}.isdisjoint(LEGALIZE)
+
+
+def test_core_graphs_stay_as_they_are():
+    for op, u in GOOD.items():
+        if not any(x.op in LEGALIZE for x in toposort(u)):
+            assert legalize(u) is u, op
+
+
+# One law per form, as text: before -> after.
+
+
+def _ops(u: UOp) -> list[Op]:
+    return [x.op for x in toposort(u) if x.op not in (Op.CONST, Op.STACK)]
+
+
+def test_gate_moves_onto_the_load_and_a_missing_alt_is_zero():
+    """R104."""
+    low = legalize(load(B, GATED))
+    assert low is b.load(b.at(b.buffer(4, f32, unique=1), b.range_(4, 0)), c(0.0), TRUE)
+
+
+def test_store_is_ended_by_its_ranges():
+    """R105."""
+    m, loop = b.buffer(4, f32, unique=1), b.range_(4, 0)
+    assert legalize(store(I0, c(1.0), r())) is b.end(b.store(b.at(m, loop), c(1.0)), loop)
+
+
+def test_range_waits_for_its_dependencies():
+    outer = b.range_(4, 0)
+    assert legalize(r(i(3), 1, r())).src == (b.after(i(3), outer),)
+
+
+def test_reduce_of_a_vector_folds_lanes():
+    """R105."""
+    vector = n(Op.VECTORIZE, c(1.0), c(2.0))
+    low = legalize(red(Op.B_REDUCE, vector, r()))
+    assert low.shape == ()
+    assert [x.arg for x in toposort(low) if x.op is Op.REDUCE] == [A.ReduceArg(Op.ADD, (0,)), A.ReduceArg(Op.ADD)]
+
+
+@pytest.mark.parametrize(("dtype", "reverse"), [(i32, Op.XOR), (u8, Op.XOR), (dt.index, Op.XOR), (b8, Op.NOT), (f32, Op.NEG)])
+def test_min_is_max_in_reversed_order(dtype, reverse):
+    """R102: no integer is negated."""
+    t = v((3,), dtype)
+    assert _ops(legalize(red(Op.REDUCE_AXIS, t, by=Op.MIN, axes=(0,)))).count(reverse) == 2
+    low = legalize(n(Op.MIN, t, v((3,), dtype, k=1)))
+    assert [_ops(low).count(o) for o in (reverse, Op.MAX)] == [3, 1]
+
+
+def test_pointer_index_counts_bytes():
+    """R103."""
+    low = legalize(n(Op.POINTER_INDEX, B, i(8)))
+    assert low.min_max == low.src[0].min_max
+    assert low.src[1].min_max == (2, 2)
+
+
+def test_access_through_pointers_is_one_access_each():
+    """R117."""
+    both = n(Op.PTRCAT, I0, GATED)
+    assert _ops(legalize(load(B, both, n(Op.VECTORIZE, c(0.0), c(7.0))))).count(Op.LOAD) == 2
+    low = legalize(store(both, n(Op.VECTORIZE, c(0.0), c(7.0))))
+    assert low.op is Op.GROUP
+    assert [len(s.src) for s in low.src] == [2, 3]
+
+
+def test_unroll_computes_a_scalar_once_per_lane():
+    """R111."""
+    value = n(Op.MUL, b.range_(3, 5), i(10))
+    low = legalize(n(Op.UNROLL, value, arg=A.LanesArg(((5, 3),))))
+    assert [lane.min_max for lane in low.src] == [(0, 0), (10, 10), (20, 20)]
+
+
+def test_contract_puts_lanes_into_its_own_order():
+    """R111: from (a outer, b inner) to (b outer, a inner)."""
+    lanes = n(Op.VECTORIZE, *(c(float(k)) for k in range(6)))
+    unrolled = n(Op.UNROLL, lanes, arg=A.LanesArg(((0, 2), (1, 3))))
+    low = legalize(n(Op.CONTRACT, unrolled, arg=A.LanesArg(((1, 3), (0, 2)))))
+    assert [x.const for x in low.src] == [0, 3, 1, 4, 2, 5]
+
+
+def test_contract_of_a_scalar_repeats_it():
+    """R106."""
+    assert [x.const for x in legalize(n(Op.CONTRACT, c(2.0), arg=A.LanesArg(((0, 3),)))).src] == [2, 2, 2]
+
+
+def test_if_joins_the_gates_of_its_stores():
+    """R114."""
+    p = v((), b8)
+    low = legalize(n(Op.ENDIF, n(Op.B_IF, p, store(I0, c(1.0), r()), store(GATED, c(2.0)))))
+    assert low.op is Op.GROUP
+    assert [s.src[-1] for s in toposort(low) if s.op is Op.STORE] == [p, b.and_(TRUE, p)]
+
+
+def test_program_is_its_most_lowered_stage():
+    """R115."""
+    stages = (n(Op.LINEAR), n(Op.SOURCE, arg=A.SourceArg("")), n(Op.PROGRAM_BINARY, arg=A.BinaryArg(b"")))
+    found = [legalize(n(Op.B_PROGRAM, _sink, CPU, *stages[:k])).op for k in range(4)]
+    assert found == [Op.SINK, Op.LINEAR, Op.LINEAR, Op.PROGRAM]
+
+
+def test_bound_variables_are_their_values():
+    """R112."""
+    sized = n(Op.REDUCE_AXIS, b.param(0, (_var,), f32), arg=A.ReduceArg(Op.ADD, (0,)))
+    low = legalize(b.sink(n(Op.BIND, _var, i(3)), sized))
+    assert low.src[0] is i(3)
+    assert low.src[1].src[0].shape == (3,)
+
+
+def test_new_buffers_have_numbers_of_their_own():
+    """R113."""
+    local = n(Op.DEFINE_LOCAL, arg=A.DefineArg(1, 4, f32))
+    register = n(Op.DEFINE_REG, arg=A.DefineArg(1, 4, f32))
+    scoped = memory(unique=n(Op.LUNIQUE, arg=A.UniqueArg(1)))
+    seven = memory(unique=n(Op.UNIQUE, arg=A.UniqueArg(7)))
+    low = legalize(b.sink(local, register, scoped, seven))
+    assert [(x.arg.unique, x.arg.addrspace.name) for x in low.src] == [(8, "LOCAL"), (9, "REG"), (10, "GLOBAL"), (7, "GLOBAL")]
+
+
+def test_devices_of_several():
+    """R110, R116."""
+    for target in (CPU, BOTH, n(Op.DEVICE, arg=A.DeviceArg(("X", "Y")))):
+        low = legalize(red(Op.ALLREDUCE, sharded(1), target, by=Op.MIN))
+        assert (low.shape, low.device, low.axis) == ((4, 2), target.arg.device, None)
+    joined = legalize(n(Op.MSTACK, *_shards))
+    assert (joined.shape, joined.device, joined.axis) == ((8,), PAIR, 0)
+    part = legalize(n(Op.MSELECT, sharded(1), arg=A.MSelectArg(1)))
+    assert (part.shape, part.device, part.axis) == ((4, 2), PAIR[1], None)
+    marked = legalize(n(Op.MULTI, v((4, 6), device=PAIR), arg=A.MultiArg(1)))
+    assert (marked.shape, marked.device, marked.axis) == ((4, 6), PAIR, 1)
+
+
+def test_bufferize_is_a_store_in_loops_and_its_buffer():
+    loops = (r(i(2), 1), r(i(3), 2))
+    low = legalize(n(Op.BUFFERIZE, c(1.0), *loops, arg=A.BufferizeArg(None, A.AddrSpace.LOCAL)))
+    assert (low.op, low.shape, low.src[1].op, len(low.src[1].src)) == (Op.AFTER, (2, 3), Op.END, 3)
+
+
+def test_lanes_of_a_gep_and_a_cat():
+    vector = n(Op.VECTORIZE, c(0.0), c(1.0), c(2.0))
+    assert legalize(n(Op.GEP, vector, arg=A.GepArg((2,)))).shape == ()
+    assert legalize(n(Op.CAT, vector, c(3.0), vector)).shape == (7,)
+    assert at(B, i(0)).shape == ()
