@@ -77,9 +77,7 @@ def nearest(d: DType, x: Fraction, zero: float = 0.0) -> float:
     if x == 0:
         return zero
     sign, m = (-1 if x < 0 else 1), abs(x)
-    exponent = m.numerator.bit_length() - m.denominator.bit_length()
-    if Fraction(2) ** exponent > m:
-        exponent -= 1
+    exponent = _exponent(m)
     step = Fraction(2) ** (max(exponent, 2 - 2 ** (d.exp_bits - 1)) - d.man_bits)
     units, rest = divmod(m, step)
     if rest * 2 > step or (rest * 2 == step and units % 2):
@@ -88,6 +86,12 @@ def nearest(d: DType, x: Fraction, zero: float = 0.0) -> float:
     if value > Fraction(d.max_finite):
         return sign * math.inf if d is not dt.fp8e4m3 else math.nan
     return sign * float(value)
+
+
+def _exponent(m: Fraction) -> int:
+    """The e with 2^e <= m < 2^(e + 1), for m > 0."""
+    e = m.numerator.bit_length() - m.denominator.bit_length()
+    return e - 1 if Fraction(2) ** e > m else e
 
 
 def to_float(d: DType, x: Number) -> float:
@@ -276,9 +280,7 @@ def encode(x: Number, d: DType) -> int:
     if math.isinf(x):
         return sign | (top << mantissa)
     m, least = Fraction(abs(x)), 1 - (2 ** (d.exp_bits - 1) - 1)
-    exponent = least
-    while m >= Fraction(2) ** (exponent + 1):
-        exponent += 1
+    exponent = max(least, _exponent(m)) if m else least
     units = int(m / Fraction(2) ** (exponent - mantissa))
     bits: int = sign | ((exponent - least) << mantissa) + units
     return bits

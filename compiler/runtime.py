@@ -88,7 +88,7 @@ class Compiled:
         self.external = called.src[1:]
         self.written = frozenset(self.external[k] for k in called.arg.written)
         self.program = lower(graph, target, config=config)
-        self._keys = {_key(u): u for u in toposort(graph) if u.op in (Op.PARAM, Op.BUFFER)} | {_key(u): u for u in self.external}
+        self._keys = {_key(u) for u in toposort(graph) if u.op in (Op.PARAM, Op.BUFFER)}
         self._variables = [u for u in self.external if _is_variable(u)]
         self._memory = list(dict.fromkeys(m for c in self.program.src for a in c.src[1:] if not _is_variable(m := _root(a))))
         self._memory += [u for u in self.external if not _is_variable(u) and u not in self._memory]

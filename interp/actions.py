@@ -208,8 +208,9 @@ def _store(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     _check_written(scope, target)
     live = gate[0] if gate else None
     access = Access(m.tick(), u, target, live)
-    scope.own[u] = 1 << access.bit
-    memory.record_write(target.storage, access, m.mask_of(scope, u) & ~(1 << access.bit))
+    own = scope.own[u] = 1 << access.bit
+    storage = target.storage
+    memory.record_write(storage, access, m.mask_of(scope, u) & ~own if storage.read_bits | storage.write_bits else 0)
     memory.write(target, value, live)
     return VOID
 

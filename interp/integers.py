@@ -70,17 +70,14 @@ def compare(ufunc: np.ufunc) -> Callable[[Array, Array], Any]:
 
 
 def idiv_machine(a: Array, b: Array) -> Any:
-    """floor(a / b); a Idiv 0 = 0 (R03), INT_MIN Idiv -1 wraps (R04)."""
-    if b.all():
-        return np.floor_divide(a, b)
-    return np.where(b == 0, a.dtype.type(0), np.floor_divide(a, np.where(b == 0, b.dtype.type(1), b)))
+    """floor(a / b); a Idiv 0 = 0 (R03) and INT_MIN Idiv -1 = INT_MIN (R04), as NumPy has it too."""
+    return np.floor_divide(a, b)
 
 
 def mod_machine(a: Array, b: Array) -> Any:
-    """Sign of the divisor (R02); a Mod 0 = a (R03)."""
-    if b.all():
-        return np.remainder(a, b)
-    return np.where(b == 0, a, np.remainder(a, np.where(b == 0, b.dtype.type(1), b)))
+    """Sign of the divisor (R02); a Mod 0 = a (R03), where NumPy has 0."""
+    r = np.remainder(a, b)
+    return r if b.all() else np.where(b == 0, a, r)
 
 
 def idiv(a: Array, b: Array) -> Any:

@@ -25,7 +25,7 @@ from uops.spec.ops import Op
 _ndarray = np.ndarray
 #: What an ill-formed node makes Python raise.
 _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError)
-_BUFFER = Op.BUFFER  # a member is slow to reach through its class
+_BUFFER, _AFTER = Op.BUFFER, Op.AFTER  # a member is slow to reach through its class
 _COUNT = max(op.value for op in Op) + 1
 _KERNELS: list[Any] = [None] * _COUNT
 _ACTIONS: list[Action] = [foreign] * _COUNT
@@ -145,10 +145,25 @@ class Machine:
         value = storage.data if ref.parent is None and storage.ready is None else memory.fetch(ref)
         bit = ref.bit = self.clock
         self.clock = bit + 1
-        memory.record_read(storage, bit, ref, self.mask_of(ref.scope, ref.node) if storage.write_bits else 0)
+        if storage.write_bits:
+            self._ordered_read(ref, storage, bit)
+        else:
+            memory.record_read(storage, bit, ref, 0)
         if self.check:
             check_value(ref.node, value, self, ref.scope)
         ref.value = value
+
+    def _ordered_read(self, ref: Ref, storage: Storage, bit: int) -> None:
+        """Log a read of a storage that was written; mostly the Afters on the path name every write, and no search is needed."""
+        before, step = 0, ref
+        while step.parent is not None:
+            if step.node.op is _AFTER:
+                for dep in step.node.src[1:]:
+                    before |= step.scope.own.get(dep, 0)
+            step = step.parent
+        if storage.write_bits & ~before:
+            before = self.mask_of(ref.scope, ref.node)
+        memory.record_read(storage, bit, ref, before)
 
     # Order of accesses
 

@@ -153,6 +153,8 @@ class Op(Enum):
     CUSTOMI = auto()
     MIN = auto()
 
+    __hash__ = object.__hash__  # members are unique; Enum's own hash is a Python function, and every table look-up pays it
+
     def __repr__(self) -> str:
         return f"Op.{self.name}"
 

@@ -94,14 +94,15 @@ class FirstInput(_Control):
 
 
 def first_input(value: Any, inputs: Inputs) -> Any:
-    """What a backend that returns its first input would give in place of `value`."""
+    """What a backend that returns its first input's bits would give in place of `value`."""
     arrays = [inputs[k] for k in sorted(inputs) if isinstance(inputs[k], np.ndarray)]
     a = np.asarray(value)
-    if not arrays:
+    if not arrays or not arrays[0].size:
         return np.zeros_like(a)
-    with np.errstate(all="ignore"):
-        source = arrays[0] if arrays[0].dtype == a.dtype else arrays[0].astype(np.float64).astype(a.dtype)
-    return np.resize(source, a.shape) if source.size else np.zeros_like(a)
+    bits = np.ascontiguousarray(arrays[0]).reshape(-1).view(f"u{arrays[0].dtype.itemsize}").astype(f"u{a.dtype.itemsize}")
+    if a.dtype == np.bool_:
+        bits &= 1
+    return np.resize(bits, a.shape).view(a.dtype)
 
 
 class NoNan(_Control):

@@ -74,7 +74,17 @@ class Lenient:
         return self.control == control and fnmatchcase(row, self.rows) and fnmatchcase(dtype, self.dtypes) and fnmatchcase(edge, self.edge)
 
 
-LENIENT: tuple[Lenient, ...] = ()
+# fmt: off
+LENIENT: tuple[Lenient, ...] = (
+    Lenient("first", "Movement/Bitcast", "*", "*", "the bits stay as they are (R46)"),
+    Lenient("first", "Movement/Reshape", "*", "split-merge", "row-major order is the order in memory"),
+    Lenient("first", "Movement/Expand", "*", "leading", "the source, over and over"),
+    Lenient("first", "Movement/Replicated", "*", "equal-copies", "one copy of the source, which is the first input (R47)"),
+    Lenient("first", "Elementwise/Trunc", "*int*", "*", "Trunc of an integer is the identity (R10)"),
+    Lenient("first", "Elementwise/Cast", "*int*", "from-[iu]*", "the low bits are the wrapped value (R15)"),
+    Lenient("first", "Elementwise/Cast", "*int*", "from-bool", "false and true are 0 and 1 (R15)"),
+)
+# fmt: on
 
 
 def lenient(control: str, row: str, dtype: str, edge: str) -> Lenient | None:

@@ -89,10 +89,16 @@ def _enclosing(left_open: dict[UOp, frozenset[UOp]]) -> dict[UOp, frozenset[UOp]
     for r in left_open:
         around, pending = {r}, [r]
         while pending:
-            new = left_open[pending.pop()] - around
+            outer = pending.pop()
+            if outer not in left_open:
+                raise CompileError(f"loop {outer.arg.axis_id} is never closed (R58)")
+            new = left_open[outer] - around
             around |= new
             pending += new
         found[r] = frozenset(around - {r})
+        crossed = next((o for o in found[r] if r in found.get(o, ())), None)
+        if crossed is not None:
+            raise CompileError(f"loops {sorted((r.arg.axis_id, crossed.arg.axis_id))} do not nest (R58)")
     return found
 
 

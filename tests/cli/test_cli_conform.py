@@ -30,11 +30,11 @@ def test_the_choices_are_those_of_the_suite() -> None:
 def test_a_run_that_passes_has_status_0_and_a_full_report(uops: Uops, suite: Any, tmp_path: Path) -> None:
     result = uops("conform", "--backend", "interp")
     assert result.exit_code == 0, result.output
-    assert {f.name for f in (tmp_path / "uops-report").iterdir()} == {"report.json", "junit.xml", "index.html"}
+    assert {f.name for f in (tmp_path / "report").iterdir()} == {"report.json", "junit.xml", "index.html"}
     assert "conformance" in result.output and "coverage" in result.output and result.output.count("100 %") == 4
-    assert "uops-report/index.html" in result.output.replace("\\", "/")
+    assert "report/index.html" in result.output.replace("\\", "/")
     assert suite.calls == [{"backend": INTERP, "name": "interp", "tier": Tier.SMOKE, "rows": "*", "jobs": suite.calls[0]["jobs"]}]
-    assert json.loads((tmp_path / "uops-report/report.json").read_text())["backend"]["name"] == "interp"
+    assert json.loads((tmp_path / "report/report.json").read_text())["backend"]["name"] == "interp"
 
 
 def test_options_reach_the_suite(uops: Uops, suite: Any, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_failing_cell_has_status_1_and_a_reproducer(uops: Uops, suite: Any, tm
     for text in ("failing at level strict", "Elementwise/Add", "int8", "zero", "p0 = 3 (0x03): got 9 (0x09), allowed 8 (0x08)"):
         assert text in result.output
     assert "66.66 %" in result.output
-    assert (tmp_path / "uops-report/reproducers/Elementwise-Add-int8-edges.uops").is_file()
+    assert (tmp_path / "report/reproducers/Elementwise-Add-int8-edges.uops").is_file()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_an_interrupted_run_writes_what_it_has_and_has_status_130(uops: Uops, su
     result = uops("conform", "--backend", "interp")
     assert result.exit_code == 130
     assert "interrupted" in result.output
-    assert json.loads((tmp_path / "uops-report/report.json").read_text())["complete"] is False
+    assert json.loads((tmp_path / "report/report.json").read_text())["complete"] is False
 
 
 def test_json_is_the_only_thing_on_standard_output(uops: Uops, suite: Any) -> None:
@@ -80,7 +80,7 @@ def test_json_is_the_only_thing_on_standard_output(uops: Uops, suite: Any) -> No
     found = json.loads(result.stdout)
     assert found["failing"] == [{"row": ADD[0], "dtype": ADD[1], "edge": ADD[2]}]
     assert (found["scores"]["strict"]["passed"], found["scores"]["strict"]["required"]) == (2, 3)
-    assert found["report"] == "uops-report" and found["baseline"] is None
+    assert found["report"] == "report" and found["baseline"] is None
 
 
 def test_output_into_a_pipe_is_not_cut_at_80_columns(uops: Uops, suite: Any) -> None:
@@ -184,7 +184,7 @@ def test_a_glob_that_matches_no_row_is_a_wrong_question(uops: Uops, suite: Any, 
     suite.statuses = {}
     result = uops("conform", "-b", "interp", "--rows", "Nothing/*")
     assert result.exit_code == 2 and "'Nothing/*'" in result.stderr
-    assert not (tmp_path / "uops-report").exists()
+    assert not (tmp_path / "report").exists()
 
 
 # ---------------------------------------------------------------------------------------------------------- exhaustive
@@ -221,7 +221,7 @@ def test_the_exhaustive_tier_prints_a_table_and_fails_on_a_wrong_element(
     result = uops("conform", "-b", "interp", "--tier", "exhaustive")
     assert result.exit_code == (1 if wrong else 0), result.output
     assert "sin/float64" in result.output and "1.500" in result.output and ("bad" in result.output) == bool(wrong)
-    found = json.loads((tmp_path / "uops-report/exhaustive.json").read_text())
+    found = json.loads((tmp_path / "report/exhaustive.json").read_text())
     assert [t["name"] for t in found["functions"]] == ["exp2/float32", "sin/float64"]
 
 

@@ -177,7 +177,7 @@ def test_float32_rounds_once_to_every_narrow_float(d):
 
 
 def test_measured_double_roundings_are_gone():
-    """int32 2^30 + 2^22 + 1 to bfloat16 is 2^30 + 2^23, where a second rounding through float32 gives 2^30; a subnormal is not flushed."""
+    """int32 2^30 + 2^22 + 1 to bfloat16 is 2^30 + 2^23, not 2^30; a subnormal is not flushed."""
     x = np.array([2**30 + 2**22 + 1], np.int32)
     assert float(CASTS[dt.int32, dt.bfloat16](x)[0]) == 2**30 + 2**23
     assert CASTS[dt.float32, dt.bfloat16](np.array([2.0**-130], np.float32)).view(np.uint16)[0] == 0x0008

@@ -25,12 +25,12 @@ SAMPLE = (dt.float32, dt.uint8, dt.bool_, dt.int64, dt.bfloat16)
 
 
 def data(d: DType, shape: tuple[int, ...], *key: object) -> Array:
-    """Random bits (NaN payloads included, R28) that begin with ordinary values."""
+    """Random bits (NaN payloads included, R28) that begin with ordinary values, in an order of the key's own."""
     n = math.prod(shape)
-    bits = random_bits(d, n, *key, *shape)
-    head = min(n, 8)
-    bits = bits.copy()
-    bits[:head] = np.array(ordinary(d)[:head], np.uint64)
+    bits = random_bits(d, n, *key, *shape).copy()
+    first = 3 * sum(k for k in key if isinstance(k, int))
+    for k in range(min(n, 8)):
+        bits[k] = ordinary(d)[(first + k) % 8]
     return to_array(bits, d).reshape(shape)
 
 

@@ -49,6 +49,7 @@ def _constants(op: Op, d: DType, n: int) -> Case:
     rng = seeded("constant", op.name, d.name)
     pools = [(*ordinary(k), *(v for p in classes(k).values() for v in p)) for k in kinds]
     tuples = [[ordinary(k)[(j + i) % 8] for i, k in enumerate(kinds)] for j in range(4)]
+    tuples.append([ordinary(k)[2] for k in kinds])
     tuples += [[int(p[rng.integers(0, len(p))]) for p in pools] for _ in range(n)]
     graph = b.stack(*(UOp(op, tuple(constant(k, v) for k, v in zip(kinds, t, strict=True))) for t in tuples))
     return Case(ROWS[op].id, d, "constant", graph, {}, (Segment("constant", 0, 0, len(tuples)),))

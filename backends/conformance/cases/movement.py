@@ -41,6 +41,16 @@ def _index_runtime_scalar(d: DType, i: Inputs) -> UOp:
     return b.at(param(d, (7, 3), i), b.at(_runtime_index(i, dt.uint8, [5]), 0))
 
 
+def _scalars(d: DType, i: Inputs) -> UOp:
+    x = param(d, (9,), i)
+    return b.stack(*(b.reshape(b.shrink(x, (k,), (1,)), ()) for k in (7, 2, 8, 0, 5, 3)))
+
+
+def _all_scalars(d: DType, i: Inputs) -> UOp:
+    x = param(d, (4, 5), i)
+    return b.stack(*(b.at(x, j, k) for j, k in ((3, 1), (0, 2), (2, 4), (1, 0), (0, 3), (3, 4))))
+
+
 def _slice_of_bytes(d: DType, i: Inputs) -> UOp:
     buf = buffer(dt.uint8, 12 * d.itemsize, i)
     return b.slice_(buf, 4 * d.itemsize, 5, d)
@@ -80,7 +90,7 @@ TABLE: tuple[tuple[Op, str, Make], ...] = (
     (Op.FLIP, "all-axes",       lambda d, i: b.flip(param(d, (2, 3, 3), i), (True, True, True))),
     (Op.RESHAPE, "split-merge", lambda d, i: b.reshape(param(d, (2, 6), i), (3, 2, 2))),
     (Op.RESHAPE, "of-permuted", lambda d, i: b.reshape(b.permute(param(d, (4, 6), i), (1, 0)), (3, 8))),
-    (Op.RESHAPE, "rank-0",      lambda d, i: b.stack(b.reshape(param(d, (1, 1), i), ()), b.reshape(b.shrink(param(d, (4,), i), (2,), (1,)), ()))),
+    (Op.RESHAPE, "rank-0",      _scalars),
     (Op.EXPAND, "leading",      lambda d, i: b.expand(param(d, (1, 5), i), (3, 5))),
     (Op.EXPAND, "inner",        lambda d, i: b.expand(param(d, (3, 1, 2), i), (3, 4, 2))),
     (Op.PAD, "both-sides",      lambda d, i: b.pad(_two_dims(d, i), (1, 2), (5, 7))),
@@ -90,14 +100,14 @@ TABLE: tuple[tuple[Op, str, Make], ...] = (
     (Op.SHRINK, "middle",       lambda d, i: b.shrink(param(d, (6, 5), i), (2, 1), (3, 3))),
     (Op.SHRINK, "symbolic",     lambda d, i: b.shrink(param(d, (8,), i), (_variable(i, 3, 0, 4),), (4,))),
     (Op.INDEX, "scalar",        lambda d, i: b.at(param(d, (4, 5), i), 2)),
-    (Op.INDEX, "all-scalars",   lambda d, i: b.reshape(b.at(param(d, (4, 5), i), 3, 1), (1,))),
+    (Op.INDEX, "all-scalars",   _all_scalars),
     (Op.INDEX, "vector",        lambda d, i: b.at(param(d, (6, 2), i), _vector((4, 0, 0, 5)))),
     (Op.INDEX, "outer",         lambda d, i: b.at(param(d, (4, 5, 2), i), _vector((3, 1)), _vector((0, 4, 2)))),
     (Op.INDEX, "runtime",       _index_runtime),
     (Op.INDEX, "runtime-scalar", _index_runtime_scalar),
     (Op.INDEX, "symbolic",      lambda d, i: b.at(param(d, (6, 2), i), _variable(i, 4, 0, 5))),
     (Op.STACK, "vectors",       lambda d, i: b.stack(param(d, (3,), i), param(d, (3,), i), param(d, (3,), i))),
-    (Op.STACK, "matrices",      lambda d, i: b.stack(param(d, (2, 3), i), b.flip(param(d, (2, 3), i), (True, False)))),
+    (Op.STACK, "matrices",      lambda d, i: b.stack(b.flip(param(d, (3, 5), i), (True, False)), param(d, (3, 5), i))),
     (Op.REPLICATED, "equal-copies", lambda d, i: b.replicated(b.expand(param(d, (1, 5), i), (3, 5)), 0)),
     (Op.SLICE, "same-dtype",    lambda d, i: b.slice_(buffer(d, 9, i), 2, 5)),
     (Op.SLICE, "to-bytes",      _slice_to_bytes),

@@ -27,6 +27,11 @@ def _consts(d: DType, i: Inputs) -> UOp:
     return b.stack(*(b.const(float(v) if d.is_float else bool(v) if d.kind is Kind.BOOL else int(v), d) for v in values))
 
 
+def _shared(d: DType, i: Inputs) -> UOp:
+    x, y = param(d, (5,), i), param(d, (5,), i)
+    return b.stack(y, x, y)
+
+
 def _binary(d: DType, i: Inputs) -> UOp:
     return b.binary(data(dt.uint8, (19,), "binary").tobytes())
 
@@ -64,7 +69,7 @@ def _call(d: DType, i: Inputs) -> UOp:
 
 
 def _load_gated(d: DType, i: Inputs) -> UOp:
-    return b.load(param(d, (6,), i), param(d, (6,), i), param(dt.bool_, (6,), i))
+    return b.load(param(d, (24,), i), param(d, (24,), i), param(dt.bool_, (24,), i))
 
 
 def _load_gated_scalar(d: DType, i: Inputs) -> UOp:
@@ -137,7 +142,7 @@ def _marker(op: Op) -> Make:
 # fmt: off
 TABLE: tuple[tuple[Op, str, Make], ...] = (
     (Op.PARAM, "matrix",       lambda d, i: b.stack(param(d, (2, 3), i), param(d, (2, 3), i))),
-    (Op.PARAM, "shared",       lambda d, i: b.stack(*[param(d, (5,), i)] * 2)),
+    (Op.PARAM, "shared",       _shared),
     (Op.BUFFER, "contents",    lambda d, i: b.stack(buffer(d, 7, i), buffer(d, 7, i))),
     (Op.CONST, "edge-values",  _consts),
     (Op.BINARY, "bytes",       _binary),

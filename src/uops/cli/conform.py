@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import INTERP, backend, backend_option, console, json_option, print_json, worker_name
+from uops.cli.common import backend, backend_option, console, json_option, print_json, worker_name
 
 if TYPE_CHECKING:
     from uops.backends.conformance.exhaustive import Tally
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Progress = Callable[[int, int], None]
-REPORT = "uops-report"
+REPORT = "report"
 TIERS, LEVELS = ("smoke", "full", "exhaustive"), ("strict", "core")
 JOBS = min(2, os.cpu_count() or 1)
 INTERRUPTED = 130
@@ -116,13 +116,13 @@ def _exhaustive(name: str, rows: str, jobs: int, report: Path, as_json: bool) ->
     from uops.backends.conformance import exhaustive
     from uops.cli import summary
 
-    backend(name)
+    instance = backend(name)
     only = tuple(n for n in exhaustive.names() if fnmatch.fnmatch(n, rows.lower().rpartition("/")[2] + "*"))
     if rows != "*" and not only:
         raise click.UsageError(f"no function of the exhaustive tier matches {rows!r}; there are {', '.join(exhaustive.names())}")
     with progress(f"{name}, exhaustive") as advance:
         tallies = exhaustive.run(worker_name(name), jobs, advance, report, only if rows != "*" else None)
-    found = _tallied(name, tallies)
+    found = _tallied(name, instance.version(), tallies)
     (report / "exhaustive.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     if as_json:
         print_json(found)
@@ -131,13 +131,16 @@ def _exhaustive(name: str, rows: str, jobs: int, report: Path, as_json: bool) ->
     return 1 if any(t["wrong"] for t in found["functions"]) else 0
 
 
-def _tallied(name: str, tallies: dict[str, Tally]) -> Json:
+def _tallied(name: str, version: str, tallies: dict[str, Tally]) -> Json:
     from uops.backends.conformance.report.document import describe_platform, versions
 
     functions = [asdict(tallies[k]) for k in sorted(tallies)]
-    version = backend(name).version()
-    head = {"name": name if name != INTERP else INTERP, "version": version}
-    return {"backend": head, "versions": versions(), "platform": describe_platform(), "functions": functions}
+    return {
+        "backend": {"name": name, "version": version},
+        "versions": versions(),
+        "platform": describe_platform(),
+        "functions": functions,
+    }
 
 
 @contextmanager

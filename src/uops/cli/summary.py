@@ -11,12 +11,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from uops.backends.conformance.report.page import number, percent
+from uops.backends.conformance.report.page import percent
 
 if TYPE_CHECKING:
     from uops.backends.conformance.report.diff import Change, Difference
 
 Json = dict[str, Any]
+#: Thousands apart.
+number = "{:,}".format
 #: Rows of a table on the terminal; the report has all.
 MOST = 20
 _STYLE = {"pass": "green", "fail": "bold red", "expected failure": "yellow", "unsupported": "dim", "not run": "blue"}

@@ -1,0 +1,161 @@
+"""The suite itself: it asks everything it must, refuses those who do nothing, and accepts the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops.backends import registry
+from uops.backends.conformance.cases import cases
+from uops.backends.conformance.controls import AllNan, Zeros, first_input
+from uops.backends.conformance.exclusions import EXCLUSIONS, LENIENT, excluded, lenient, outside
+from uops.backends.conformance.judge import Expectation, judge, outputs_of
+from uops.backends.conformance.model import Case, Cell, Level, Status, Tier
+from uops.backends.conformance.runner import conform
+from uops.interp import executed, run
+from uops.spec import dtypes as dt
+from uops.spec.dialects import TENSOR_OPS, Dialect
+from uops.spec.ops import Op
+from uops.spec.result import Result
+from uops.spec.rows import ROWS
+from uops.spec.verify import verify
+
+
+@pytest.fixture(scope="module")
+def smoke() -> list[Case]:
+    return list(cases(Tier.SMOKE))
+
+
+@pytest.fixture(scope="module")
+def judged(smoke: list[Case]) -> list[tuple[Expectation, Result]]:
+    return [(Expectation(c), run(c.graph, c.inputs)) for c in smoke]
+
+
+def test_case_ids_are_unique_and_graphs_well_formed(smoke: list[Case]) -> None:
+    assert len({c.id for c in smoke}) == len(smoke)
+    for c in smoke:
+        verify(c.graph, Dialect.TENSOR)
+
+
+def test_the_suite_is_the_same_every_time(smoke: list[Case]) -> None:
+    for a, b in zip(smoke, cases(Tier.SMOKE), strict=True):
+        assert a.id == b.id and a.graph is b.graph
+        assert all(np.array_equal(_bytes(a.inputs[k]), _bytes(b.inputs[k])) for k in a.inputs)
+
+
+def _bytes(x: Any) -> Any:
+    return np.frombuffer(np.ascontiguousarray(x).tobytes(), np.uint8)
+
+
+def test_required_cells_are_the_rows_times_their_legal_dtypes() -> None:
+    """Every storable dtype of every row of the TENSOR dialect has a cell in the full tier, or an exclusion with a ruling, never both."""
+    asked = {(c.row, c.dtype.name) for c in cases(Tier.FULL)}
+    for row in ROWS.values():
+        for d in dt.STORABLE:
+            told = outside(row.id) is not None or excluded(row.id, d.name) is not None
+            assert told != ((row.id, d.name) in asked), f"{row.id} x {d.name}"
+
+
+def test_the_exclusions_are_counted() -> None:
+    pairs = [(r.id, d.name) for r in ROWS.values() for d in dt.STORABLE if outside(r.id) is None and excluded(r.id, d.name)]
+    assert len(EXCLUSIONS) == 21
+    assert len(pairs) == 155
+    assert len(LENIENT) == 7
+    assert sum(outside(r.id) is not None for r in ROWS.values()) == 53
+
+
+def test_every_exclusion_and_leniency_is_used(judged: list[tuple[Expectation, Result]]) -> None:
+    for e in EXCLUSIONS:
+        assert any(e.covers(r.id, d.name) for r in ROWS.values() for d in dt.STORABLE), e
+    cells = {c for e, _ in judged for c in e.case.cells()}
+    for x in LENIENT:
+        assert any(x.covers(x.control, c.row, c.dtype, c.edge) for c in cells), x
+
+
+def test_the_cases_execute_every_op_one_device_can_express(smoke: list[Case]) -> None:
+    """Measured by what the interpreter executed."""
+    done: set[Op] = set()
+    for c in smoke:
+        done |= executed(c.graph, c.inputs)
+    assert done == TENSOR_OPS
+
+
+CONTROLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
+    "zeros": lambda v, i: Zeros().spoil(v, i),
+    "nan": lambda v, i: AllNan().spoil(v, i),
+    "first": first_input,
+}
+
+
+@pytest.mark.parametrize("level", Level, ids=lambda x: x.value)
+@pytest.mark.parametrize("control", CONTROLS)
+def test_no_cell_is_passed_by_doing_nothing(control: str, level: Level, judged: list[tuple[Expectation, Result]]) -> None:
+    accepted: dict[Cell, bool] = {}
+    for expected, result in judged:
+        outputs = outputs_of(result)
+        for s in expected.case.segments:
+            spoilt = np.asarray(CONTROLS[control](outputs[s.output], expected.case.inputs))
+            cell = expected.case.cell(s)
+            fine = bool(expected.accepts(s.output, spoilt, level)[s.start : s.stop].all())
+            accepted[cell] = accepted.get(cell, True) and fine
+    wrongly = [str(c) for c, ok in accepted.items() if ok and lenient(control, c.row, c.dtype, c.edge) is None]
+    assert not wrongly
+
+
+@pytest.mark.parametrize("level", Level, ids=lambda x: x.value)
+def test_the_interpreter_passes_every_cell(level: Level, judged: list[tuple[Expectation, Result]]) -> None:
+    wrong = [f"{e.case.id}: {v.failures[0]}" for e, r in judged for v in judge(e, r, level) if v.failed]
+    assert not wrong
+
+
+def test_what_strict_accepts_core_accepts(judged: list[tuple[Expectation, Result]]) -> None:
+    """P3: the core sets hold the strict ones' reference values."""
+    for e, _ in judged:
+        for key, strict in e.strict.items():
+            assert np.asarray(e.core[key].contains(strict.best)).all(), e.case.id
+
+
+def _run(name: str, rows: str = "*/Add") -> Any:
+    backend = f"uops.backends.conformance.controls:{name}"
+    return conform(backend, registry.get(backend), tier=Tier.SMOKE, rows=rows, jobs=1)
+
+
+def _statuses(found: Any, level: Level) -> dict[Cell, Status]:
+    return {c: r.status for c, r in found.cells[level].items()}
+
+
+def test_the_empty_backend_scores_nothing() -> None:
+    found = _run("Empty", "*")
+    assert set(_statuses(found, Level.CORE).values()) == {Status.UNSUPPORTED}
+    assert len(found.cells[Level.CORE]) > 3000
+
+
+def test_a_backend_that_refuses_what_it_declared_fails() -> None:
+    assert set(_statuses(_run("Refusing"), Level.CORE).values()) == {Status.FAIL}
+
+
+def test_the_zeros_backend_fails_everywhere() -> None:
+    assert set(_statuses(_run("Zeros", "*/M*"), Level.CORE).values()) == {Status.FAIL}
+
+
+def test_a_backend_that_drops_nans_fails_exactly_where_nans_must_come_out(judged: list[tuple[Expectation, Result]]) -> None:
+    found = _run("NoNan", "*/Mul")
+    need = set()
+    for e, r in judged:
+        if not e.case.row.endswith("/Mul"):
+            continue
+        for s in e.case.segments:
+            values = np.asarray(outputs_of(r)[s.output]).reshape(-1)[s.start : s.stop]
+            if e.case.dtype.is_float and np.isnan(values.astype(np.float64)).any():
+                need.add(e.case.cell(s))
+    statuses = _statuses(found, Level.STRICT)
+    assert need and {c for c, s in statuses.items() if s is Status.FAIL} == need
+
+
+def test_the_interpreter_as_a_backend_scores_everything() -> None:
+    found = _run("Interp", "*")
+    for level in Level:
+        assert set(_statuses(found, level).values()) == {Status.PASS}

@@ -1,0 +1,111 @@
+"""Compiled programs as callables: what they check, what they leave alone, and the cache of programs."""
+
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from uops.compiler import Config, compile
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.errors import CompileError, SpecError, Trap
+from uops.spec.ops import Op
+
+FRESH = Config(verify=True, reuse=False)
+X = b.param(0, (2, 3), dt.float32)
+DATA = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, "input 'p0' is missing: it needs float32 of shape \\(2, 3\\)"),
+        ({"p0": DATA.astype(np.float64)}, "input 'p0' needs float32 of shape \\(2, 3\\), got float64 of shape \\(2, 3\\)"),
+        ({"p0": DATA.reshape(3, 2)}, "got float32 of shape \\(3, 2\\)"),
+        ({"p0": DATA, "p1": DATA}, "input 'p1' names nothing in the graph; it has p0"),
+    ],
+)
+def test_a_wrong_input_is_named_with_what_was_expected_and_got(pyref: Any, inputs: dict[str, Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        compile(b.add(X, 1.0), pyref, FRESH)(inputs)
+
+
+def test_a_variable_is_an_int_within_its_bounds(pyref: Any) -> None:
+    n = b.variable("n", 1, 4)
+    program = compile(b.add(b.param(0, (n,), dt.float32), 1.0), pyref, FRESH)
+    assert program({"p0": np.zeros(2, np.float32), "n": np.int64(2)}).values[0].tolist() == [1.0, 1.0]
+    for value in (0, 5):
+        with pytest.raises(Trap, match=f"variable n = {value} is outside of its bounds \\[1, 4\\] \\(R48\\)"):
+            program({"p0": np.zeros(value, np.float32), "n": value})
+    with pytest.raises(SpecError, match=r"input 'n' needs an int, got 1.5"):
+        program({"p0": np.zeros(1, np.float32), "n": 1.5})
+    with pytest.raises(SpecError, match="of shape \\(3,\\), got float32 of shape \\(2,\\)"):
+        program({"p0": np.zeros(2, np.float32), "n": 3})
+
+
+def test_a_bool_byte_is_0_or_1(pyref: Any) -> None:
+    program = compile(b.not_(b.param(0, (2,), dt.bool_)), pyref, FRESH)
+    with pytest.raises(Trap, match="R24"):
+        program({"p0": np.array([1, 2], np.uint8).view(np.bool_)})
+
+
+def test_inputs_are_not_changed_and_buffers_come_back(pyref: Any) -> None:
+    a = b.buffer(3, dt.float32, unique=4)
+    program = compile(b.sink(b.store(a, b.add(a, 1.0))), pyref, FRESH)
+    given = np.array([1, 2, 3], np.float32)
+    found = program({"b4": given})
+    assert found.values == ()
+    assert found.buffers["b4"].tolist() == [2.0, 3.0, 4.0]
+    assert given.tolist() == [1.0, 2.0, 3.0]
+    assert program({}).buffers["b4"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_written_param_is_reported_and_the_callers_array_kept(pyref: Any) -> None:
+    given = DATA.copy()
+    found = compile(b.sink(b.store(X, b.neg(X))), pyref, FRESH)({"p0": given})
+    assert found.buffers["p0"].tolist() == (-DATA).tolist()
+    assert given.tolist() == DATA.tolist()
+
+
+def test_arrays_of_any_stride_are_taken(pyref: Any) -> None:
+    program = compile(b.add(X, 1.0), pyref, FRESH)
+    wide = np.zeros((3, 4), np.float32)
+    wide[:, ::2] = DATA.T
+    assert program({"p0": wide[:, ::2].T}).values[0].tolist() == (DATA + 1).tolist()
+
+
+def test_storage_dtypes_of_small_floats_and_index(pyref: Any) -> None:
+    x = b.param(0, (2,), dt.bfloat16)
+    (value,) = compile(b.add(x, x), pyref, FRESH)({"p0": np.array([1, 3], ml_dtypes.bfloat16)}).values
+    assert value.dtype == ml_dtypes.bfloat16
+    assert value.tolist() == [2.0, 6.0]
+    i = compile(b.maximum(b.param(0, (2,), dt.index), 0), pyref, FRESH)
+    (value,) = i({"p0": np.array([-1, 7], object)}).values
+    assert (value.dtype, value.tolist()) == (np.int64, [0, 7])
+    with pytest.raises(CompileError, match="int64 does not hold \\(R08\\)"):
+        i({"p0": np.array([2**70, 0], object)})
+
+
+def test_a_graph_is_compiled_once_per_target_and_settings(pyref: Any) -> None:
+    graph = b.add(X, 41.0)
+    program = compile(graph, pyref, Config())
+    assert compile(b.add(X, 41.0), pyref, Config()) is program
+    assert compile(graph, pyref, Config(verify=True)) is not program
+    assert compile(graph, pyref, FRESH) is not compile(graph, pyref, FRESH)
+
+
+def test_a_program_may_run_in_several_threads(pyref: Any) -> None:
+    program = compile(b.reduce(b.contiguous(b.mul(X, 2.0)), Op.ADD, (0, 1)), pyref, FRESH)
+    found: dict[int, float] = {}
+
+    def work(k: int) -> None:
+        found[k] = float(program({"p0": DATA + k}).values[0].item())
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert found == {k: 30.0 + 12 * k for k in range(8)}
