@@ -19,7 +19,6 @@ from uops.spec.ops import Op
 
 #: What the variables of a pattern stand for: nodes, and for a type variable a dtype.
 Binding = dict[str, "UOp | DType"]
-Operand = "Pattern | bool | int | float"
 
 INDEX = (dt.index,)
 MACHINE_INTS = dt.INTS

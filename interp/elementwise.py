@@ -92,6 +92,11 @@ def _transcendental(through: Callable[[Array], Any], exact: Callable[[Array], An
     }
 
 
+def _pow64(x: Array, y: Array) -> Any:
+    """NumPy's pow, but for 1 and 0: a signalling NaN must not spoil 1^NaN and NaN^0 (R18)."""
+    return np.where((x == 1) | (y == 0), 1.0, np.power(x, y))
+
+
 # Where
 
 
@@ -184,7 +189,7 @@ KERNELS: dict[Op, Row] = {
     Op.LOG2:     _transcendental(np.log2, reference.log2),
     Op.SIN:      _transcendental(np.sin, reference.sin),
     Op.SQRT:     _floats(np.sqrt),
-    Op.POW:      {**{d: _through64(np.power, d) for d in dt.FLOATS}, dt.float64: reference.pow_},
+    Op.POW:      {**{d: _through64(_pow64, d) for d in dt.FLOATS}, dt.float64: reference.pow_},
     Op.MULACC:   _MULACC,
     Op.THREEFRY: {dt.uint64: threefry},
 }

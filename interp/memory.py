@@ -180,9 +180,11 @@ def _bytes_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref | Non
         return MOVES[u.op](u, x, more)
 
     def place(x: Array) -> Array:
+        if old == new and not x.ndim:  # a Bitcast of a ()
+            return x
         x = x[..., take]
         if new < old:
-            x = (x[..., None] + new * np.arange(old // new)).reshape((*x.shape[:-1], -1))
+            x = (x[..., None] + new * np.arange(old // new)).reshape((*x.shape[:-1], x.shape[-1] * (old // new)))
         elif new > old:
             x = x[..., :: new // old]
         return x[: u.arg.size] if u.op is Op.SLICE else x
@@ -192,7 +194,7 @@ def _bytes_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref | Non
 
 def _adjacent(places: Array, ratio: int, size: int) -> bool:
     whole = places[..., : places.shape[-1] // ratio * ratio]
-    groups = whole.reshape((*whole.shape[:-1], -1, ratio))
+    groups = whole.reshape((*whole.shape[:-1], whole.shape[-1] // ratio, ratio))
     return bool((groups == groups[..., :1] + size * np.arange(ratio)).all())
 
 

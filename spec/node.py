@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any, cast
+from typing import Any
 
 from uops.spec.args import Arg, Device
 from uops.spec.dtypes import DType
@@ -84,30 +84,30 @@ class UOp:
     @property
     def dtype(self) -> DType:
         v = self._dtype  # type: ignore[attr-defined]
-        return cast(DType, v if v is not _UNSET else _fill(self, "_dtype"))
+        return v if v is not _UNSET else _fill(self, "_dtype")  # type: ignore[no-any-return]
 
     @property
     def shape(self) -> tuple[Dim, ...]:
         """Extents, ints or index expressions; raises SpecError on an ill-formed node."""
         v = self._shape  # type: ignore[attr-defined]
-        return cast("tuple[Dim, ...]", v if v is not _UNSET else _fill(self, "_shape"))
+        return v if v is not _UNSET else _fill(self, "_shape")  # type: ignore[no-any-return]
 
     @property
     def device(self) -> Device | None:
         v = self._device  # type: ignore[attr-defined]
-        return cast("Device | None", v if v is not _UNSET else _fill(self, "_device"))
+        return v if v is not _UNSET else _fill(self, "_device")  # type: ignore[no-any-return]
 
     @property
     def min_max(self) -> MinMax | None:
         """Bounds of every non-NaN element (R70, R71); None for void."""
         v = self._min_max  # type: ignore[attr-defined]
-        return cast("MinMax | None", v if v is not _UNSET else _fill(self, "_min_max"))
+        return v if v is not _UNSET else _fill(self, "_min_max")  # type: ignore[no-any-return]
 
     @property
     def axis(self) -> int | None:
         """The sharded axis of a multi-device value (R73 to R76), else None."""
         v = self._axis  # type: ignore[attr-defined]
-        return cast("int | None", v if v is not _UNSET else _fill(self, "_axis"))
+        return v if v is not _UNSET else _fill(self, "_axis")  # type: ignore[no-any-return]
 
     def replace(self, *, op: Op | None = None, src: Iterable[UOp] | None = None, arg: Any = _UNSET, tag: Any = _UNSET) -> UOp:
         """The same node but for the fields given."""

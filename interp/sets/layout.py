@@ -90,7 +90,7 @@ def same_bits(f: Layout, a: Array, b: Array) -> Array:
     """Where a and b are the same value, NaNs one class, -0.0 and 0.0 different."""
     if not f.is_float:
         return np.asarray(a == b)
-    return (a.view(f.int) == b.view(f.int)) | (np.isnan(a) & np.isnan(b))
+    return (a.view(f.int) == b.view(f.int)) | ((a != a) & (b != b))
 
 
 def span(f: Layout, lo: Array, hi: Array) -> Array:

@@ -73,8 +73,8 @@ def moved(u: UOp, v: Value, shape: Shape, more: Sequence[Array]) -> Value:
     """`v` through the movement op `u`, whose result has `shape`."""
     move = MOVES[u.op]
     if isinstance(v, Loose):
-        return v.map(lambda x, lead: move(u, x, lead, shape, more))
-    return move(u, v, 0, shape, more)
+        return v.map(lambda x, lead: np.asarray(move(u, x, lead, shape, more)))
+    return np.asarray(move(u, v, 0, shape, more))
 
 
 def stacked(f: Layout, sources: Sequence[Value]) -> Loose:

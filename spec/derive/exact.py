@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
@@ -17,17 +18,36 @@ def _quantum(d: DType, x: Fraction) -> Fraction:
     return Fraction(2) ** (max(e, 1 - d.bias) - d.man_bits)
 
 
+@functools.cache
+def _format(d: DType) -> tuple[float, int, int]:
+    """Largest finite value, bits of significand, least exponent (of frexp) of a normal value."""
+    return d.max_finite, d.man_bits + 1, 2 - d.bias
+
+
+def _is_value(d: DType, x: float) -> bool:
+    """Whether a float is certainly a value of `d`: 0, or normal with few enough bits."""
+    top, precision, least = _format(d)
+    if not -top <= x <= top:
+        return False
+    m, e = math.frexp(x)
+    return x == 0 or (e >= least and math.ldexp(m, precision).is_integer())
+
+
 def round_down(d: DType, x: float | Fraction) -> float:
     """Greatest value of `d` at most x; -inf (or the least finite value, without infinities) below the finite range."""
-    if isinstance(x, float) and math.isinf(x):
-        return max(x, d.min)
+    if isinstance(x, float):
+        if math.isinf(x):
+            return max(x, d.min)
+        if _is_value(d, x):
+            return x + 0.0
     x = Fraction(x)
     if x == 0:
         return 0.0
-    if x < -Fraction(d.max_finite):
+    top = _format(d)[0]
+    if x < -Fraction(top):
         return float(d.min)
-    if x >= Fraction(d.max_finite):
-        return d.max_finite
+    if x >= Fraction(top):
+        return top
     q = _quantum(d, x)
     return float(x // q * q)
 
@@ -48,6 +68,7 @@ def round_nearest(d: DType, x: float | Fraction) -> float:
         return 0.0
     q = _quantum(d, exact)
     r = round(exact / q) * q
-    if abs(r) > Fraction(d.max_finite):
-        return math.copysign(math.inf, exact) if d.has_inf else math.nan
-    return math.copysign(float(r), exact)
+    sign = 1.0 if exact > 0 else -1.0
+    if abs(r) > Fraction(_format(d)[0]):
+        return sign * math.inf if d.has_inf else math.nan
+    return math.copysign(float(r), sign)

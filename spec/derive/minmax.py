@@ -15,6 +15,7 @@ from uops.spec.node import MinMax, Rule, UOp
 from uops.spec.ops import ALU, MARKERS, Op
 
 INF = math.inf
+_EXACT = 1 << 53  # integers up to here are floats
 BOOL: MinMax = (False, True)
 
 
@@ -71,17 +72,29 @@ def outward(d: DType, lo: float | Fraction | None, hi: float | Fraction | None) 
 
 
 def _sum(a: float, b: float) -> float | Fraction | None:
-    if math.isinf(a) or math.isinf(b):
-        s = a + b
-        return None if s != s else s
-    return Fraction(a) + Fraction(b)
+    """The exact sum; a float where that is exact."""
+    s = a + b
+    if math.isinf(s) or s != s:
+        return Fraction(a) + Fraction(b) if math.isfinite(a) and math.isfinite(b) else None if s != s else s
+    part = s - a
+    return s if (a - (s - part)) + (b - part) == 0 else Fraction(a) + Fraction(b)
 
 
 def _product(a: float, b: float) -> float | Fraction | None:
+    """The exact product; a float where that is exact."""
+    p = a * b
     if math.isinf(a) or math.isinf(b):
-        p = a * b
         return None if p != p else p
+    if a == 0 or b == 0:
+        return 0.0
+    if 1e-290 < abs(p) < 1e290 and _is_short(a) and _is_short(b):
+        return p
     return Fraction(a) * Fraction(b)
+
+
+def _is_short(x: float) -> bool:
+    """At most 26 significant bits, so that the product of two is exact."""
+    return math.ldexp(math.frexp(x)[0], 26).is_integer()
 
 
 def _pairs(u: UOp) -> tuple[MinMax, MinMax]:
@@ -278,7 +291,7 @@ def of_cast(u: UOp) -> MinMax:
     if d.kind is Kind.BOOL:
         return _to_bool(s, p)
     if d.is_float:
-        return outward(d, *(x if math.isinf(x) else Fraction(x) for x in p))
+        return outward(d, *(x if isinstance(x, float) else float(x) if -_EXACT <= x <= _EXACT else Fraction(x) for x in p))
     if not s.is_float:
         return fit(d, int(p[0]) if not math.isinf(p[0]) else p[0], int(p[1]) if not math.isinf(p[1]) else p[1])
     lo, hi = (min(max(_trunc(x), d.min), d.max) for x in p)
