@@ -1,9 +1,9 @@
 """Do two texts of what the ops mean agree? The exact scalar interpreter judges any other, element by element.
 
 A *meaning* takes (op, operand dtypes, result dtype, operand bit patterns as arrays) and gives result bit patterns, with -1 where it
-declines to answer. `numpy_meaning` is the reference interpreter, `folder_meaning` the compiler's constant folder; a prover's encoding
-joins by the same type. `operands` lists what to compare on: everything where the operands together have at most 16 bits, else the product
-of edge values.
+declines to answer. `numpy_meaning` is the reference interpreter, `folder_meaning` the compiler's constant folder; a prover's
+encoding joins by the same type. `operands` lists what to compare on: everything where the operands together have at most 16 bits,
+else the product of edge values.
 """
 
 from __future__ import annotations
@@ -168,4 +168,3 @@ def disagreements(
             if len(found) >= most:
                 break
     return found
-

@@ -108,7 +108,11 @@ def wrong(test: FileTest, got: dict[int | str, Array]) -> list[str]:
         if len(flat) != len(words):
             found.append(f"output {output} has {len(flat)} elements, expected {len(words)}")
             continue
-        found += [f"output {output}[{k}] is {x!r}, expected {w}" for k, (x, w) in enumerate(zip(flat, words, strict=True)) if not _is(x, w)]
+        found += [
+            f"output {output}[{k}] is {x!r}, expected {w}"
+            for k, (x, w) in enumerate(zip(flat, words, strict=True))
+            if not _is(x, w)
+        ]
     return found
 
 

@@ -5,7 +5,8 @@ admits it (`uops.fuzz.producers`), which ask for their sources in turn, until th
 A finished value of the same type may be used again (sharing). Each graph enables a random subset of the producers (swarm), so that
 features also meet in isolation. Extents come from a pool around vector widths; no value has more than `max_elements`.
 
-Never generated: a value that a Trap would meet (index out of bounds, non-finite to index), and an index computed from an inexact value.
+Never generated: a value that a Trap would meet (index out of bounds, non-finite to index), and an index computed from an inexact
+value.
 """
 
 from __future__ import annotations

@@ -31,14 +31,14 @@ class HypothesisDraw:
 
 
 @st.composite
-def cases(draw: Any, max_nodes: int = 12, **options: Any) -> Case:
+def cases(draw: Any, /, max_nodes: int = 12, **options: Any) -> Case:
     """Well-typed TENSOR graphs with inputs; `options` are those of `uops.fuzz.generate.generate`."""
     source = HypothesisDraw(draw)
     return generate(source, nodes=source.integer(1, max_nodes), **options)
 
 
 @st.composite
-def arrays(draw: Any, dtype: DType | None = None, max_side: int = 5, max_rank: int = 3) -> Any:
+def arrays(draw: Any, /, dtype: DType | None = None, max_side: int = 5, max_rank: int = 3) -> Any:
     """Arrays of one dtype (default: any that can be stored), edge values included."""
     source = HypothesisDraw(draw)
     d = dtype or source.choice(dt.STORABLE)

@@ -1,7 +1,8 @@
 """Edge-value pools and random arrays, by bit pattern, for every dtype.
 
-`edge_bits(dtype)` holds what breaks compilers: signed zeros, subnormals, the ends of the range, infinities, quiet and signalling NaNs,
-one plus and minus an ulp, halfway cases of narrower formats, powers of two plus and minus one, counts around the width, divisors -1 and 0.
+`edge_bits(dtype)` holds what breaks compilers: signed zeros, subnormals, the ends of the range, infinities, quiet and signalling
+NaNs, one plus and minus an ulp, halfway cases of narrower formats, powers of two plus and minus one, counts around the width,
+divisors -1 and 0.
 """
 
 from __future__ import annotations

@@ -85,3 +85,6 @@ def _report(machine: Machine, trace: Trace) -> None:
     for scope in machine.scopes:
         for u, value in _values(scope):
             trace(u, value)
+        for caller in scope.inner:
+            if caller not in scope.cells:  # a Function has no cell of its own
+                trace(caller, None)

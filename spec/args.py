@@ -1,6 +1,7 @@
 """The typed `arg` of each op: one frozen dataclass per form, never a bare tuple (STYLE 4).
 
-An op that is not in `ARG_TYPE` takes `arg=None`. Identity is by field value, except that a Const's value is compared by its bits (R23).
+An op that is not in `ARG_TYPE` takes `arg=None`. Identity is by field value, except that a Const's value is compared by its bits
+(R23).
 """
 
 from __future__ import annotations
@@ -329,8 +330,8 @@ ARG_TYPE: dict[Op, type] = {
     Op.PERMUTE: PermuteArg, Op.FLIP: FlipArg, Op.REPLICATED: ReplicatedArg, Op.SLICE: SliceArg, Op.BITCAST: BitcastArg,
     Op.REDUCE: ReduceArg, Op.FUNCTION: CallArg, Op.CALL: CallArg, Op.GETTUPLE: GetTupleArg, Op.LOAD: LoadArg,
     Op.RANGE: RangeArg, Op.SINK: SinkArg, Op.CAST: CastArg,
-    Op.INS: InsArg, Op.SPECIAL: SpecialArg, Op.WMMA: WmmaArg, Op.CUSTOM: CustomArg, Op.CUSTOM_FUNCTION: NameArg, Op.SOURCE: SourceArg,
-    Op.B_RANGE: RangeArg, Op.REDUCE_AXIS: ReduceArg, Op.B_REDUCE: ReduceArg, Op.ALLREDUCE: ReduceArg,
+    Op.INS: InsArg, Op.SPECIAL: SpecialArg, Op.WMMA: WmmaArg, Op.CUSTOM: CustomArg, Op.CUSTOM_FUNCTION: NameArg,
+    Op.SOURCE: SourceArg, Op.B_RANGE: RangeArg, Op.REDUCE_AXIS: ReduceArg, Op.B_REDUCE: ReduceArg, Op.ALLREDUCE: ReduceArg,
     Op.B_BUFFER: BBufferArg, Op.BUFFERIZE: BufferizeArg, Op.B_INDEX: BIndexArg, Op.PROGRAM_BINARY: BinaryArg,
     Op.GEP: GepArg, Op.VCONST: VConstArg, Op.UNROLL: LanesArg, Op.CONTRACT: LanesArg,
     Op.B_PARAM: BParamArg, Op.DEFINE_LOCAL: DefineArg, Op.DEFINE_VAR: DefineVarArg, Op.DEFINE_REG: DefineArg,

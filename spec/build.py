@@ -1,7 +1,7 @@
 """Builders: how people and passes make well-formed nodes.
 
-Builders convert Python numbers, broadcast shapes, promote dtypes by the published lattice (R25) and spell shape operands; they raise
-SpecError where the result cannot be typed. `UOp(...)` itself checks nothing; `uops.spec.verify` judges a finished graph.
+Builders convert Python numbers, broadcast shapes, promote dtypes by the published lattice (R25) and spell shape operands; they
+raise SpecError where the result cannot be typed. `UOp(...)` itself checks nothing; `uops.spec.verify` judges a finished graph.
 """
 
 from __future__ import annotations
@@ -204,9 +204,7 @@ def _binary(op: Op) -> Callable[[Value, Value], UOp]:
 recip, trunc, neg, not_, exp2, log2, sin, sqrt = map(
     _unary, (Op.RECIP, Op.TRUNC, Op.NEG, Op.NOT, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT)
 )
-add, mul, maximum, mod, idiv, sub, div, pow_ = map(
-    _binary, (Op.ADD, Op.MUL, Op.MAX, Op.MOD, Op.IDIV, Op.SUB, Op.DIV, Op.POW)
-)
+add, mul, maximum, mod, idiv, sub, div, pow_ = map(_binary, (Op.ADD, Op.MUL, Op.MAX, Op.MOD, Op.IDIV, Op.SUB, Op.DIV, Op.POW))
 lt, ne, gt, ge, le, eq = map(_binary, (Op.CMPLT, Op.CMPNE, Op.CMPGT, Op.CMPGE, Op.CMPLE, Op.CMPEQ))
 xor, or_, and_, shr, shl, threefry = map(_binary, (Op.XOR, Op.OR, Op.AND, Op.SHR, Op.SHL, Op.THREEFRY))
 
@@ -306,5 +304,3 @@ def _typed(u: UOp) -> UOp:
     """`u`, after its dtype and shape were derived without error."""
     _ = u.dtype, u.shape
     return u
-
-

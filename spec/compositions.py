@@ -1,7 +1,7 @@
 """The specification's common compositions, as graphs.
 
-Each follows its listing; where the comment above a listing and its code differ, the comment is normative (R49, R50): a value that is
-not selected never contributes, because `Where` selects it and no `Mul` multiplies it by zero.
+Each follows its listing; where the comment above a listing and its code differ, the comment is normative (R49, R50): a value that
+is not selected never contributes, because `Where` selects it and no `Mul` multiplies it by zero.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Two nodes made from the same op, sources, arg and tag are the same object, so nodes are compared with `is` and hash by identity.
 `dtype`, `shape`, `device`, `min_max` and `axis` are computed on first use by the rules in `uops.spec.derive` and cached; the walk
-is iterative, so depth is not limited by Python's stack. Construction checks nothing: `uops.spec.verify` judges, `uops.spec.build` helps.
+is iterative, so depth is not limited by Python's stack. Construction checks nothing: `uops.spec.verify` judges, `uops.spec.build`
+helps.
 """
 
 from __future__ import annotations
@@ -197,5 +198,3 @@ def substitute(root: UOp, replacement: dict[UOp, UOp]) -> UOp:
             src = tuple(done[s] for s in u.src)
             done[u] = u if src == u.src else u.replace(src=src)
     return done[root]
-
-

@@ -1,7 +1,8 @@
 """Every op of both reference documents, by name.
 
 `Op` members follow the order of tinyspec's tables, then the bestiary's. A bestiary op whose name tinyspec also has, but with
-another arity, order or argument (R100), is a member with the prefix `B_`; one that tinyspec has in the same form is the same member.
+another arity, order or argument (R100), is a member with the prefix `B_`; one that tinyspec has in the same form is the same
+member.
 """
 
 from __future__ import annotations

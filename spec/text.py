@@ -5,13 +5,14 @@
     %2 = add %0, %1                      ; a comment runs to the end of the line
     %3 = reduce %2, op=add, axes=[1]
 
-A line is `%name = op operand, ..., field=value, ... : dtype`. An operand is a name, a bare integer (an index Const) or `(a, b)` (a Stack
-of such operands, as shape operands are). `: dtype` is the field `dtype` of the node's arg; fields at their default are left out.
-Values: integers, floats (`nan`, `inf`, `nan:0x7ff8000000000001` with the payload of a float64), `true`, `false`, `none`, JSON strings,
-`[lists]`, `0xbytes`, and names of ops, dtypes, axis types and address spaces. `tag=value` is the node's tag.
+A line is `%name = op operand, ..., field=value, ... : dtype`. An operand is a name, a bare integer (an index Const) or `(a, b)`
+(a Stack of such operands, as shape operands are). `: dtype` is the field `dtype` of the node's arg; fields at their default are
+left out. Values: integers, floats (`nan`, `inf`, `nan:0x7ff8000000000001` with the payload of a float64), `true`, `false`,
+`none`, JSON strings, `[lists]`, `0xbytes`, and names of ops, dtypes, axis types and address spaces. `tag=value` is the node's tag.
 
-`parse(show(g)) is g`. `parse` takes hostile text: it raises SpecError with line and column, needs time and memory linear in the text,
-never evaluates anything and has no recursion but for lists, which nest at most 8 deep. It does not judge meaning: see `uops.spec.verify`.
+`parse(show(g)) is g`. `parse` takes hostile text: it raises SpecError with line and column, needs time and memory linear in the
+text, never evaluates anything and has no recursion but for lists, which nest at most 8 deep. It does not judge meaning: see
+`uops.spec.verify`.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def _inline(u: UOp) -> bool:
 
 
 def _is_index_const(u: UOp) -> bool:
-    return u.op is Op.CONST and isinstance(u.arg, ConstArg) and u.arg.dtype is dt.index and type(u.arg.value) is int and u.tag is None
+    return (
+        u.op is Op.CONST and isinstance(u.arg, ConstArg) and u.arg.dtype is dt.index and type(u.arg.value) is int and u.tag is None
+    )
 
 
 def _is_index(u: UOp) -> bool:

@@ -1,7 +1,8 @@
 """What the suite does not ask, and what it cannot refuse: two committed lists, each entry with its reason.
 
-`EXCLUSIONS`: rows (or row x dtype) without a required cell. Everything else of ROWS x storable dtypes has cells; a test holds both to it.
-`LENIENT`: cells that a do-nothing backend may pass (all zeros, all NaN, or its first input), because that is the right answer.
+`EXCLUSIONS`: rows (or row x dtype) without a required cell. Everything else of ROWS x storable dtypes has cells; a test holds
+both to it. `LENIENT`: cells that a do-nothing backend may pass (all zeros, all NaN, or its first input), because that is the
+right answer.
 """
 
 from __future__ import annotations
@@ -71,7 +72,12 @@ class Lenient:
     reason: str
 
     def covers(self, control: str, row: str, dtype: str, edge: str) -> bool:
-        return self.control == control and fnmatchcase(row, self.rows) and fnmatchcase(dtype, self.dtypes) and fnmatchcase(edge, self.edge)
+        return (
+            self.control == control
+            and fnmatchcase(row, self.rows)
+            and fnmatchcase(dtype, self.dtypes)
+            and fnmatchcase(edge, self.edge)
+        )
 
 
 # fmt: off

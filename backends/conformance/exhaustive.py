@@ -2,11 +2,11 @@
 
 - all 2^32 float32 inputs of Exp2, Log2, Sin, Sqrt, Recip, Trunc and of Cast to every dtype;
 - all 2^16 inputs of every unary op and Cast of the 16-bit dtypes are cells of the full tier already;
-- float64 Exp2, Log2, Sin, Sqrt, and Pow of float32 and float64, on 10^6 points each against mpmath (extra `test`).
+- float64 Exp2, Log2, Sin, Sqrt, and Pow of float32 and float64, on 10^6 points each against mpmath (extra `exhaustive`).
 
-The references are a third opinion: NumPy's float64 functions (their error is 2^-29 of a float32 ulp), integer rounding written here, and
-mpmath; neither interpreter takes part. Chunks run on a backend in worker processes, as many at a time as `jobs`; each chunk's verdict is
-appended to `progress.jsonl` in the report directory, so that an interrupted run resumes where it stopped.
+The references are a third opinion: NumPy's float64 functions (their error is 2^-29 of a float32 ulp), integer rounding written
+here, and mpmath; neither interpreter takes part. Chunks run on a backend in worker processes, as many at a time as `jobs`; each
+chunk's verdict is appended to `progress.jsonl` in the report directory, so that an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends import worker
-from uops.backends.conformance.references import F64_REFERENCES, F32_REFERENCES, Reference, points
+from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, Reference, points
 from uops.spec import build as b
-
-
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.text import show
@@ -170,7 +168,8 @@ def _count(tally: Tally, reference: Reference, operands: tuple[Array, ...], got:
         tally.max_ulp = float(finite[k])
         tally.worst = ", ".join(_spell(o[k]) for o in operands)
     for k in np.flatnonzero(~accepted)[: max(0, 3 - len(tally.examples))]:
-        tally.examples.append(f"f({', '.join(_spell(o[k]) for o in operands)}) gave {_spell(got[k])}, error {error[k]} ulp")
+        given = ", ".join(_spell(o[k]) for o in operands)
+        tally.examples.append(f"f({given}) gave {_spell(got[k])}, error {error[k]} ulp")
 
 
 def _spell(x: Any) -> str:
@@ -185,5 +184,3 @@ def table(tallies: dict[str, Tally]) -> str:
         worst = t.worst if t.max_ulp else ""
         lines.append(f"| {t.name} | {t.inputs:,} | {t.wrong:,} | {t.inexact:,} | {t.max_ulp:.3f} | {worst} |")
     return "\n".join(lines) + "\n"
-
-

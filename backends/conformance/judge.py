@@ -26,8 +26,8 @@ Array = npt.NDArray[Any]
 #: Ops that keep every bit (R28); a graph of these alone is judged by bits.
 MOVES = MARKERS | {
     Op.PARAM, Op.BUFFER, Op.CONST, Op.BINARY, Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.INDEX, Op.STACK,
-    Op.REPLICATED, Op.SLICE, Op.BITCAST, Op.FUNCTION, Op.CALL, Op.TUPLE, Op.GETTUPLE, Op.LOAD, Op.STORE, Op.AFTER, Op.GROUP, Op.SINK,
-    Op.WHERE,
+    Op.REPLICATED, Op.SLICE, Op.BITCAST, Op.FUNCTION, Op.CALL, Op.TUPLE, Op.GETTUPLE, Op.LOAD, Op.STORE, Op.AFTER, Op.GROUP,
+    Op.SINK, Op.WHERE,
 }  # fmt: skip
 MOST_FAILURES = 5
 
@@ -79,7 +79,9 @@ def _is_nan(u: UOp) -> bool:
 
 def _outputs(case: Case, level: Level) -> dict[int | str, AllowedSet]:
     found = allowed(case.graph, case.inputs, level=level.value)
-    return {**dict(enumerate(found.values)), **found.buffers}
+    outputs: dict[int | str, AllowedSet] = dict(enumerate(found.values))
+    outputs.update(found.buffers)
+    return outputs
 
 
 def outputs_of(result: Result) -> dict[int | str, Array]:
@@ -151,7 +153,7 @@ def spell(x: Any) -> str:
 def bits_of(a: Any) -> Array:
     """Unsigned integers of the same width."""
     a = np.ascontiguousarray(a)
-    return a.view(f"u{a.dtype.itemsize}")
+    return np.asarray(a.view(f"u{a.dtype.itemsize}"))
 
 
 def _max_ulp(want: AllowedSet, got: Array, s: Segment, inside: npt.NDArray[np.bool_]) -> float:

@@ -1,7 +1,7 @@
 """The data of the conformance suite: cells, cases, verdicts.
 
-A *cell* is (row of the specification, dtype, edge class). A *case* is one graph with inputs; its outputs are divided into *segments*, each
-of which tests one cell. A cell's status is the worst of its segments'.
+A *cell* is (row of the specification, dtype, edge class). A *case* is one graph with inputs; its outputs are divided into
+*segments*, each of which tests one cell. A cell's status is the worst of its segments'.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One wrong element (or one wrong run, when `element` is None): where, what was got, what was allowed; values with their bits."""
+    """One wrong element (or run, when `element` is None): where, what was got, what was allowed; values with their bits."""
 
     case: str
     message: str
@@ -98,7 +98,7 @@ class Failure:
 
 @dataclass(slots=True)
 class CellResult:
-    """A cell's verdict at one level; `max_ulp` is the largest distance from the correctly rounded result among accepted elements."""
+    """A cell's verdict at one level; `max_ulp` is the largest distance from the reference value among accepted elements."""
 
     cell: Cell
     status: Status

@@ -1,4 +1,4 @@
-"""Errors of float64 and Pow results against mpmath, which is imported here alone (extra `test`)."""
+"""Errors of float64 and Pow results against mpmath, which is imported here alone (extra `exhaustive`)."""
 
 from __future__ import annotations
 

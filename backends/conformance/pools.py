@@ -1,7 +1,7 @@
 """Operand pools of the edge classes, by dtype.
 
-`classes(dtype)` maps an edge class to operand values as bit patterns. Each class begins with *witnesses*, ordinary values on which a
-backend that returns zeros, NaNs or its first operand is wrong, so that no cell can be passed by doing nothing.
+`classes(dtype)` maps an edge class to operand values as bit patterns. Each class begins with *witnesses*, ordinary values on
+which a backend that returns zeros, NaNs or its first operand is wrong, so that no cell can be passed by doing nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """References of the exhaustive tier: what each function should give, by means that neither interpreter uses.
 
-A `Reference` judges a whole array: it says per element whether the result is the correctly rounded one, and its error in ulp (inf where a
-NaN, an infinity or the sign of a zero is wrong). `points` draws the inputs of the functions that cannot be listed.
+A `Reference` judges a whole array: it says per element whether the result is the correctly rounded one, and its error in ulp (inf
+where a NaN, an infinity or the sign of a zero is wrong). `points` draws the inputs of the functions that cannot be listed.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def _to_small(d: DType) -> Callable[[Array], Array]:
             bits[tiny] = np.rint(np.abs(x[tiny]).astype(np.float64) / quantum)
         bits = np.minimum(bits, infinity)  # one past the top is the infinity, and fp8e4m3's NaN
         bits[m > 0x7F800000] = nan
-        return (bits.astype(np.uint32) | (u >> np.uint32(31)) << np.uint32(d.bits - 1)).astype(f"u{d.itemsize}")
+        signed = bits.astype(np.uint32) | (u >> np.uint32(31)) << np.uint32(d.bits - 1)
+        return np.asarray(signed.astype(f"u{d.itemsize}"))
 
     return f
 
@@ -225,7 +226,9 @@ def _hard_sin(rng: np.random.Generator, n: int, moderate: Array) -> Array:
     huge = np.ldexp(rng.uniform(1, 2, n), rng.integers(20, 1023, n))
     worst = np.float64(6381956970095103) * 2.0**797
     pick = rng.integers(0, 4, n)
-    return np.select([pick == 0, pick == 1, pick == 2], [multiples, huge, moderate], np.where(rng.integers(0, 100, n) == 0, worst, moderate))
+    return np.select(
+        [pick == 0, pick == 1, pick == 2], [multiples, huge, moderate], np.where(rng.integers(0, 100, n) == 0, worst, moderate)
+    )
 
 
 def _hard_sqrt(rng: np.random.Generator, n: int, moderate: Array) -> Array:

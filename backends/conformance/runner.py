@@ -1,7 +1,7 @@
 """Run a backend over the suite and decide every cell at both levels.
 
-Takes: a backend's name, a tier, a glob of rows. Gives: `Run`, with one `CellResult` per required cell and level. Cases run in worker
-processes: a crash, a hang, a trap or an exception fails the cells of its case, each with a reproducer, and nothing else.
+Takes: a backend's name, a tier, a glob of rows. Gives: `Run`, with one `CellResult` per required cell and level. Cases run in
+worker processes: a crash, a hang, a trap or an exception fails the cells of its case, each with a reproducer, and nothing else.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from uops.backends.contract import Backend, Capabilities
 from uops.spec import dtypes as dt
 from uops.spec.text import show
 
+LIMITS = worker.Limits(timeout=60.0)
 Progress = Callable[[int, int], None]
 _RANK = {Status.PASS: 0, Status.XFAIL: 1, Status.UNSUPPORTED: 2, Status.NOT_RUN: 3, Status.FAIL: 4}
 
@@ -42,7 +43,7 @@ class Run:
 
 def conform(
     backend: str, instance: Backend, *, tier: Tier = Tier.SMOKE, rows: str = "*", jobs: int = 2, progress: Progress | None = None,
-    limits: worker.Limits = worker.Limits(timeout=60.0),
+    limits: worker.Limits = LIMITS,
 ) -> Run:  # fmt: skip
     """Run the suite. Ctrl-C ends it early: what was decided is kept, the rest is `not run`, and `complete` is False."""
     start = time.monotonic()

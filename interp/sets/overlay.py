@@ -156,7 +156,7 @@ class Overlay:
             return cell  # type: ignore[no-any-return]
         if cell.__class__ is not Ref:
             raise Crash("a void node is used as a value")
-        best: Array = self.machine.read(cell)
+        best: Array = np.asarray(self.machine.read(cell))
         if cell.storage not in self.memory:
             return best
         key = id(cell)

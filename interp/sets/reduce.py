@@ -190,8 +190,8 @@ def _repaired(f: Layout, out: Loose) -> Loose:
 def float_product(f: Layout, v: Value, axes: Axes, best: Array) -> Value:
     """Float Mul over `axes`: |p| * ((1 + u)^(n-1) - 1), plus what underflow and overflow on the way add."""
     count = math.prod(v.shape[a] for a in axes)
-    if count <= 1 and not isinstance(v, Loose):
-        return best
+    if count == 1:
+        return v
     with np.errstate(all="ignore"):
         return _bounded_product(f, v, axes, best, count)
 
@@ -218,7 +218,8 @@ def _bounded_product(f: Layout, v: Value, axes: Axes, best: Array, count: int) -
     low, high = _magnitudes(small, axes), _magnitudes(big, axes)
     growth = math.expm1(count * math.log1p(f.u)) + count * 2.0**-51
     slip = np.where(under & ~surely_zero, count * f.eta * np.exp2(np.minimum(rise, 2000.0)) * (1 + growth), 0.0)
-    least = np.maximum(low * (1 - growth) - slip, 0.0)
+    least = np.where(slip < low, low * (1 - growth) - slip, 0.0)
+    least = np.where(under & over, 0.0, np.maximum(least, 0.0))
     most = np.where(surely_zero, 0.0, high * (1 + growth) + slip)
     least = np.where(zero, 0.0, least)
     a, lost_a = to_storage(f, np.where(varied, -most, np.where(sign < 0, -most, least)))
@@ -257,7 +258,7 @@ def _magnitudes(x: Array, axes: Axes) -> Array:
         p, more = np.frexp(p * np.multiply.reduce(flat[at : at + 512], axis=0))
         e = e + more.reshape(e.shape)
     out: Array = np.ldexp(p.reshape(e.shape), np.clip(e, -5000, 5000).astype(np.int32))
-    return out
+    return np.where(np.logical_or.reduce(np.isinf(x), axis=axes, keepdims=True), np.inf, out)
 
 
 def _signed_ends(f: Layout, a: Array, b: Array, sign: Array, varied: Array) -> tuple[Array, Array]:

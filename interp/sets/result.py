@@ -54,11 +54,8 @@ class AllowedSet:
         got, f, v = np.asarray(array), self._layout, self._value
         if got.shape != self.shape or (got.dtype != f.np and self.dtype is not dt.index):
             raise ValueError(f"expected {f.np} of shape {self.shape}, got {got.dtype} of shape {got.shape}")
-        if not isinstance(v, Loose):
-            return np.asarray(same_bits(f, got, v) if f.is_float else got == v)
-        found = _in_points(f, v, got) if v.tri is None else _in_rows(f, v, got)
-        lost = v.any()
-        return np.asarray(found if lost is None else found | lost)
+        with np.errstate(invalid="ignore"):
+            return np.asarray(_members(f, v, got))
 
     def width_ulps(self) -> NDArray[np.float64]:
         """Steps of the dtype from the least to the greatest member, flagged ones apart: 0 of one value, infinite of *any*; of listed
@@ -104,6 +101,14 @@ class AllowedSet:
         flags = 0 if v.flags is None else int(v.flags.reshape(-1)[k])
         extra = "".join(f" or {name}" for flag, name in _FLAGS if flags & flag)
         return f"[{lo}, {hi}] around {best}{extra}"
+
+
+def _members(f: Layout, v: Value, got: Array) -> Array:
+    if not isinstance(v, Loose):
+        return same_bits(f, got, v) if f.is_float else np.asarray(got == v)
+    found = _in_points(f, v, got) if v.tri is None else _in_rows(f, v, got)
+    lost = v.any()
+    return found if lost is None else found | lost
 
 
 def _in_points(f: Layout, v: Loose, got: Array) -> Array:

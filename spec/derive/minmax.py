@@ -1,6 +1,7 @@
 """Rule column *min_max*: bounds of every non-NaN element (R70, R71).
 
-Integers are computed exactly and widened to the dtype's range when a bound leaves it; floats are computed exactly and rounded outward.
+Integers are computed exactly and widened to the dtype's range when a bound leaves it; floats are computed exactly and rounded
+outward.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from uops.backends.api import compile
-    from uops.interp import run
+    from uops.interp.run import run
     from uops.spec.dialects import Dialect
     from uops.spec.errors import CompileError, Crash, SpecError, Trap, Unsound, Unsupported
     from uops.spec.node import UOp

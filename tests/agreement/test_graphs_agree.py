@@ -1,7 +1,7 @@
 """The NumPy interpreter and the exact interpreter agree on whole graphs: movement, calls, memory and order, not only single ops.
 
-The exact interpreter's sets belong to single nodes, so the graphs here hold only ops with one right answer; the sign of zero is left
-free after a Max and the NaN class after arithmetic.
+The exact interpreter's sets belong to single nodes, so the graphs here hold only ops with one right answer; the sign of zero is
+left free after a Max and the NaN class after arithmetic.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def test_the_interpreters_agree_on_generated_graphs(monkeypatch: pytest.MonkeyPa
         for w, g in outputs:
             assert tuple(w.shape) == g.shape
             off = _same(w, g, w.dtype.is_float)
-            assert not off, f"seed {seed}, elements {off}: {[w.elements[k] for k in off[:3]]} and {_bits_of(g)[off[0]]:#x}\n{show(c.graph)}"
+            assert not off, (
+                f"seed {seed}, elements {off}: {[w.elements[k] for k in off[:3]]} and {_bits_of(g)[off[0]]:#x}\n{show(c.graph)}"
+            )
         compared += 1
     assert compared > GRAPHS // 3
 

@@ -1,4 +1,5 @@
-"""Three independent texts of the elementwise ops - NumPy interpreter, exact interpreter, constant folder - agree; planted mistakes show.
+"""Three independent texts of the elementwise ops - NumPy interpreter, exact interpreter, constant folder - agree; planted
+mistakes show.
 
 Operands of together at most 16 bits are compared exhaustively, wider ones on the product of edge values.
 """

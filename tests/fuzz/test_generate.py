@@ -90,7 +90,9 @@ def test_every_producer_makes_something(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_values_stay_within_the_element_cap(many: list[Case]) -> None:
-    sizes = [math.prod(u.shape) for c in many for u in toposort(c.graph) if u.dtype not in (dt.void, dt.index) and u.op is not Op.PARAM]
+    sizes = [
+        math.prod(u.shape) for c in many for u in toposort(c.graph) if u.dtype not in (dt.void, dt.index) and u.op is not Op.PARAM
+    ]
     symbolic = [s for s in sizes if not isinstance(s, int)]
     assert not symbolic
     assert max(sizes) <= 8 * 1000  # bytes of the widest dtype, when a Bitcast or Slice spells them

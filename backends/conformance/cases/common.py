@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from uops.backends.conformance.model import Case, Segment

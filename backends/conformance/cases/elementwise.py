@@ -1,7 +1,7 @@
 """Cases of the elementwise and decomposed rows: every op x dtype x edge class of its operands.
 
-One case per (row, dtype) holds all classes as segments of one vector, so that a backend compiles one kernel for them; broadcasting and
-empty shapes are a case of their own. 8-bit binary ops and 16-bit unary ops are exhaustive in the full tier.
+One case per (row, dtype) holds all classes as segments of one vector, so that a backend compiles one kernel for them;
+broadcasting and empty shapes are a case of their own. 8-bit binary ops and 16-bit unary ops are exhaustive in the full tier.
 """
 
 from __future__ import annotations

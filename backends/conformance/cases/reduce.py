@@ -1,4 +1,4 @@
-"""Cases of the Reduce row: one row of a matrix per situation, so that each sum, product and maximum is judged by its own set (R32)."""
+"""Cases of the Reduce row: one row of a matrix per situation, so that each result is judged by its own set (R32)."""
 
 from __future__ import annotations
 
@@ -104,5 +104,5 @@ def _normals(d: DType, rows: int, n: int) -> Array:
     if d.is_float:
         return seeded("normals", d.name, n).standard_normal((rows, n)).astype(to_array([], d).dtype)
     if d.kind is Kind.BOOL:
-        return seeded("bools", n).integers(0, 50, (rows, n)) == 0
+        return np.asarray(seeded("bools", n).integers(0, 50, (rows, n)) == 0)
     return to_array(random_bits(d, rows * n, "long", n), d).reshape(rows, n)

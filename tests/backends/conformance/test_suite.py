@@ -51,7 +51,7 @@ def _bytes(x: Any) -> Any:
 
 
 def test_required_cells_are_the_rows_times_their_legal_dtypes() -> None:
-    """Every storable dtype of every row of the TENSOR dialect has a cell in the full tier, or an exclusion with a ruling, never both."""
+    """Every storable dtype of every TENSOR row has a cell in the full tier, or an exclusion with a ruling, never both."""
     asked = {(c.row, c.dtype.name) for c in cases(Tier.FULL)}
     for row in ROWS.values():
         for d in dt.STORABLE:
