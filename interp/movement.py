@@ -31,12 +31,15 @@ _LARGE = 1 << 16
 
 def operand_sources(u: UOp) -> tuple[UOp, ...]:
     """What must be evaluated before an op with shape operands: its first source and the operands' symbolic entries."""
-    symbolic = [s for vector in u.src[1:] for s in vector.src if s.op is not _CONST]
+    symbolic = [s for vector in u.src[1:] if vector.spelt is None for s in vector.src if s.op is not _CONST]
     return (u.src[0], *symbolic) if symbolic else u.src[:1]
 
 
 def extents(vector: UOp, evaluated: Iterator[Array]) -> tuple[int, ...]:
     """The integers that a shape operand spells; its entries that are not constants come from `evaluated`, in order."""
+    sizes = vector.spelt
+    if sizes is not None and (not sizes or min(sizes) >= 0):
+        return sizes
     if vector.op is not _STACK:
         raise SpecError(f"a shape operand is a Stack of index values, got {vector.op.name} (R40)")
     sizes = tuple([s.arg.value if s.op is _CONST else int(next(evaluated)) for s in vector.src])

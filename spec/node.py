@@ -32,7 +32,7 @@ created: Callable[[UOp], None] | None = None
 class UOp:
     """One node of the graph."""
 
-    __slots__ = ("__weakref__", "_axis", "_device", "_dtype", "_min_max", "_shape", "arg", "op", "src", "tag")
+    __slots__ = ("__weakref__", "_axis", "_device", "_dtype", "_min_max", "_shape", "_spelt", "arg", "op", "src", "tag")
 
     op: Op
     src: tuple[UOp, ...]
@@ -57,6 +57,7 @@ class UOp:
             put(node, "tag", tag)
             for slot in _SLOTS:
                 put(node, slot, _UNSET)
+            put(node, "_spelt", _UNSET)
             _interned[key] = node
         if created is not None:
             created(node)
@@ -120,6 +121,16 @@ class UOp:
         )
 
     @property
+    def spelt(self) -> tuple[int, ...] | None:
+        """The integers that a Stack of index constants spells as a shape operand (R40), or None if it is no such Stack."""
+        v = self._spelt  # type: ignore[attr-defined]
+        if v is _UNSET:
+            constant = self.op is Op.STACK and all(s.op is Op.CONST for s in self.src)
+            v = tuple([s.arg.value for s in self.src]) if constant else None
+            object.__setattr__(self, "_spelt", v)
+        return v  # type: ignore[no-any-return]
+
+    @property
     def const(self) -> Any:
         """The value of a Const node."""
         if self.op is not Op.CONST:
@@ -133,12 +144,35 @@ Rule = Callable[[UOp], Any]
 RULES: dict[str, dict[Op, Rule]] = {slot: {} for slot in _SLOTS}
 
 
+_RULE_FAULTS = (IndexError, KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError)
+
+
 def _fill(root: UOp, slot: str) -> Any:
-    """Compute one property of `root` and of every source below it that lacks it."""
+    """Compute one property of `root`. A rule reads its sources' properties, which computes them in turn; a graph too deep for that is
+    walked iteratively."""
+    try:
+        value = _derived(root, slot)
+    except RecursionError:
+        return _fill_deep(root, slot)
+    object.__setattr__(root, slot, value)
+    return value
+
+
+def _derived(u: UOp, slot: str) -> Any:
     rules = RULES[slot]
     if not rules:
         import uops.spec.derive  # noqa: F401 - registers the rules
-    get, put = object.__getattribute__, object.__setattr__
+    try:
+        return rules[u.op](u)
+    except SpecError:
+        raise
+    except _RULE_FAULTS as e:
+        raise SpecError(f"cannot derive {slot[1:]} of {u!r}: {type(e).__name__}: {e}") from e
+
+
+def _fill_deep(root: UOp, slot: str) -> Any:
+    """Compute one property of `root` and of every source below it that lacks it, sources first."""
+    get = object.__getattribute__
     stack = [root]
     while stack:
         u = stack[-1]
@@ -149,13 +183,7 @@ def _fill(root: UOp, slot: str) -> Any:
         if missing:
             stack.extend(missing)
             continue
-        try:
-            value = rules[u.op](u)
-        except SpecError:
-            raise
-        except (IndexError, KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError) as e:
-            raise SpecError(f"cannot derive {slot[1:]} of {u!r}: {type(e).__name__}: {e}") from e
-        put(u, slot, value)
+        object.__setattr__(u, slot, _derived(u, slot))
         stack.pop()
     return get(root, slot)
 

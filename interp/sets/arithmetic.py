@@ -1,7 +1,8 @@
 """Float arithmetic on sets: rounding to nearest is monotone, so the rounded ends of an exact interval enclose every rounded value.
 
-Each op maps the three rows (lo, best, hi) of its operands in one call of the plain meaning; the few elements where that is not enough
-(infinities, NaN, a zero whose sign matters, a pole inside) are recomputed piece by piece, and lists of points point by point.
+Each op maps the three rows (lo, best, hi) of its operands in one call of the plain meaning; the few elements where that is not
+enough (infinities, NaN, a zero whose sign matters, a pole inside) are recomputed piece by piece, and lists of points point by
+point.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from uops.interp.elementwise import KERNELS
 from uops.interp.sets.discrete import anywhere, refine, refined
 from uops.interp.sets.layout import Array, Layout
 from uops.interp.sets.pieces import corners
-from uops.interp.sets.value import ANY, Loose, Value, best_of, owned, patch, pick, settle
+from uops.interp.sets.value import ANY, Loose, Value, owned, patch, pick
 from uops.spec import dtypes as dt
 from uops.spec.ops import Op
 
@@ -86,11 +87,11 @@ def arithmetic(op: Op, f: Layout, fn: Kernel, operands: Sequence[Value]) -> Valu
     out = Loose(f, rule(fn, rows, loose))
     hard = _doubtful(op, doubt, out.rows, rows, operands)
     if hard is not None:
-        out = _own(out)
+        out = owned(out)
         redo(op, f, fn, operands, out, hard)
     _spread_any(out, operands)
     if refined(operands):
-        out = refine(f, fn, operands, [f] * len(operands), _own(out))
+        out = refine(f, fn, operands, [f] * len(operands), owned(out))
     if op is Op.MAX:
         out = zeros_of_max(f, operands, out)
     return out
@@ -104,19 +105,15 @@ def lifted(v: Value, rank: int) -> Array:
     return t if t.ndim == rank + 1 else t.reshape(3, *(1,) * (rank + 1 - t.ndim), *t.shape[1:])
 
 
-def _own(v: Loose) -> Loose:
-    return owned(v)
-
-
 def _doubtful(op: Op, doubt: int, out: Array, rows: list[Array], operands: Sequence[Value]) -> Array | None:
     """Where the rows alone may be wrong, or None."""
     hard: Array | None = None
     if doubt & NONFINITE:
         finite = np.isfinite(out)
         if not finite.all():
-            hard = ~finite.all(0)
+            hard = np.asarray(~finite.all(0))
     if doubt & ZERO and not out.all():
-        zero = (out == 0).any(0)
+        zero = np.asarray((out == 0).any(0))
         hard = zero if hard is None else hard | zero
     if doubt & SIGN and isinstance(operands[-1], Loose):
         sign = np.signbit(rows[-1])
@@ -175,7 +172,7 @@ def zeros_of_max(f: Layout, operands: Sequence[Value], out: Loose) -> Loose:
     free = np.broadcast_to(free, out.shape) & (out.rows == 0).any(0)
     if not free.any():
         return out
-    out = _own(out)
+    out = owned(out)
     out.tri = _free_zero(out.rows, free)
     if out.disc is not None:
         out.disc = out.disc & ~free
@@ -200,6 +197,3 @@ def _free_zero(rows: Array, free: Array) -> Array:
     rows[0] = np.where(free & (rows[0] == 0), -zero, rows[0])
     rows[2] = np.where(free & (rows[2] == 0), zero, rows[2])
     return rows
-
-
-__all__ = ["RULES", "arithmetic", "best_of", "exact_max", "lifted", "mark_any", "redo", "settle", "zeros_of_max"]

@@ -1,4 +1,5 @@
-"""Discontinuities: comparisons, Where, Trunc, Cast and Bitcast of sets (R30): both branches as points where few, else a hull or *any*."""
+"""Discontinuities: comparisons, Where, Trunc, Cast and Bitcast of sets (R30): both branches as points where few, else a hull or
+*any*."""
 
 from __future__ import annotations
 
@@ -10,8 +11,24 @@ from uops.interp.sets.arithmetic import mark_any
 from uops.interp.sets.discrete import anywhere, discrete, refine, refined
 from uops.interp.sets.layout import Array, Layout, keys, span, unkeys
 from uops.interp.sets.value import (
-    ANY, NAN, NINF, NZERO, PINF, POINTS, PZERO, Loose, Value, as_loose, best_of, from_points, owned, patch, pick, spread,
+    ANY,
+    NAN,
+    NINF,
+    NZERO,
+    PINF,
+    POINTS,
+    PZERO,
+    Loose,
+    Value,
+    as_loose,
+    best_of,
+    from_points,
+    owned,
+    patch,
+    pick,
+    spread,
 )  # fmt: skip
+from uops.spec import dtypes as dt
 from uops.spec.ops import Op
 
 Kernel = Callable[..., Array]
@@ -181,9 +198,25 @@ def cast_float(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Loose:
     return refine(r, fn, (x,), (f,), owned(out)) if x.pts is not None else out
 
 
+def cast_to_index(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Value:
+    """A Cast to index traps where the value is not finite (R29): there a backend may do anything (R26)."""
+    finite = np.isfinite(x.rows).all(0)
+    if x.pts is not None:
+        finite &= np.isfinite(x.pts).all(0)
+    pts = None if x.pts is None else np.where(finite, x.pts, x.best)
+    flags = None if x.flags is None else x.flags & (0xFF ^ (PINF | NINF | NAN))
+    out = cast_to_int(f, r, fn, Loose(f, np.where(finite, x.rows, x.best), flags, pts, x.disc))
+    lost = ~finite if x.flags is None else ~finite | (x.flags != flags)
+    if not lost.any():
+        return out
+    whole = owned(as_loose(r, out))
+    mark_any(whole, lost)
+    return whole
+
+
 def cast_to_int(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Value:
     """Float to integer: every integer between the ends where at most eight, else *any* (R30)."""
-    lo, hi, best = fn(x.rows[0]), fn(x.rows[2]), np.asarray(fn(x.best))
+    best, lo, hi = np.asarray(fn(x.best)), np.asarray(fn(x.rows[0])), np.asarray(fn(x.rows[2]))
     if lo.dtype == object or r.np.kind != "u":
         width = hi.astype(np.float64) - lo.astype(np.float64)
     else:
@@ -213,6 +246,8 @@ def cast(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Value:
         return discrete(r, fn, (x,), (f,))
     if r.is_float:
         return cast_float(f, r, fn, x)
+    if r.dtype is dt.index:
+        return cast_to_index(f, r, fn, x)
     return cast_to_bool(f, r, x) if r.np == np.bool_ else cast_to_int(f, r, fn, x)
 
 
@@ -279,6 +314,3 @@ def bitcast(f: Layout, r: Layout, x: Loose) -> Loose:
     rows = np.where(gone[..., None], base, groups)
     joined = np.ascontiguousarray(rows).view(r.np)[..., 0]
     return from_points(r, joined, gone if gone.any() else None)
-
-
-__all__ = ["bitcast", "cast", "compare", "compare_same", "mark_any", "trunc", "union", "where"]

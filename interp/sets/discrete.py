@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from uops.interp.sets.layout import Array, Layout
-from uops.interp.sets.value import ANY, NAN, POINTS, Loose, Value, from_points, patch, pick, shape_of
+from uops.interp.sets.value import ANY, NAN, Loose, Value, from_points, patch, pick, shape_of
 
 Kernel = Callable[..., Array]
 #: More combinations than this are not tried: their distinct results would hardly fit in eight points.
@@ -21,7 +21,7 @@ def combine(fn: Kernel, rows: Sequence[Array]) -> Array:
     grids = [r.reshape((1,) * i + r.shape[:1] + (1,) * (n - 1 - i) + r.shape[1:]) for i, r in enumerate(rows)]
     out = np.asarray(fn(*grids))
     shape = np.broadcast_shapes(*(g.shape for g in grids))
-    return np.broadcast_to(out, shape).reshape(-1, *shape[n:])
+    return np.broadcast_to(out, shape).reshape(math.prod(shape[:n]), *shape[n:])
 
 
 def listed(f: Layout, v: Value, shape: tuple[int, ...]) -> Array | None:
@@ -98,6 +98,3 @@ def _listed_where(operands: Sequence[Value], shape: tuple[int, ...]) -> Array:
 def refined(operands: Sequence[Value]) -> bool:
     """True when some operand carries points."""
     return any(isinstance(v, Loose) and v.pts is not None for v in operands)
-
-
-__all__ = ["POINTS", "anywhere", "combine", "discrete", "listed", "refine", "refined"]

@@ -23,7 +23,7 @@ class Layout(NamedTuple):
 
     dtype: DType
     np: np.dtype[Any]
-    int: np.dtype[Any]  # signed integers of the same size
+    ints: np.dtype[Any]  # signed integers of the same size
     shift: int  # bits - 1
     low: int  # mask of all bits but the sign
     is_float: bool
@@ -64,14 +64,16 @@ LAYOUT: dict[DType, Layout] = {d: _layout(d) for d in _NP}
 
 def keys(f: Layout, x: Array) -> Array:
     """Total-order key of each value, in the signed integer of the same size."""
-    i = x.view(f.int)
-    return i ^ ((i >> f.shift) & f.low)
+    i = x.view(f.ints)
+    k: Array = i ^ ((i >> f.shift) & f.low)
+    return k
 
 
 def unkeys(f: Layout, k: Array) -> Array:
     """The value with each key."""
-    i = k.astype(f.int, copy=False)
-    return (i ^ ((i >> f.shift) & f.low)).view(f.np)
+    i = k.astype(f.ints, copy=False)
+    x: Array = (i ^ ((i >> f.shift) & f.low)).view(f.np)
+    return x
 
 
 def ulp(f: Layout, x: Array) -> Array:
@@ -90,7 +92,8 @@ def same_bits(f: Layout, a: Array, b: Array) -> Array:
     """Where a and b are the same value, NaNs one class, -0.0 and 0.0 different."""
     if not f.is_float:
         return np.asarray(a == b)
-    return (a.view(f.int) == b.view(f.int)) | ((a != a) & (b != b))
+    same: Array = (a.view(f.ints) == b.view(f.ints)) | ((a != a) & (b != b))
+    return same
 
 
 def span(f: Layout, lo: Array, hi: Array) -> Array:

@@ -69,6 +69,7 @@ MOVES: dict[Op, Move] = {
     Op.REPLICATED: _replicated,
 }
 
+
 def moved(u: UOp, v: Value, shape: Shape, more: Sequence[Array]) -> Value:
     """`v` through the movement op `u`, whose result has `shape`."""
     move = MOVES[u.op]

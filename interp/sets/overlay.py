@@ -83,7 +83,7 @@ class Overlay:
                 if rule is not None:
                     found = rule(self, scope, u, cell)
                     if found.__class__ is Loose:
-                        self._keep(loose, u, found)  # type: ignore[arg-type]
+                        self._keep(loose, u, found)
             if visited is not None and op is Op.PARAM:
                 self._inherit(scope, u)
             elif op in _ENTERS:
@@ -137,10 +137,7 @@ class Overlay:
     def is_exact(self, scope: Scope, u: UOp) -> bool:
         """True when no source of `u` has a set."""
         loose = self.loose[scope]
-        for s in u.src:
-            if s in loose or (self.memory and isinstance(self.value(scope, s), Loose)):
-                return False
-        return True
+        return not any(s in loose or (self.memory and isinstance(self.value(scope, s), Loose)) for s in u.src)
 
     def value(self, scope: Scope, u: UOp) -> Value:
         """The set of a node, of a reference by its implicit Load."""
@@ -153,7 +150,7 @@ class Overlay:
     def read(self, cell: Any) -> Value:
         """The set of a cell that is no set of a node."""
         if cell.__class__ is _ndarray:
-            return cell  # type: ignore[no-any-return]
+            return cell
         if cell.__class__ is not Ref:
             raise Crash("a void node is used as a value")
         best: Array = np.asarray(self.machine.read(cell))
@@ -193,7 +190,7 @@ class Overlay:
         value = self.value(scope, u.src[1])
         live = self.value(scope, u.src[2]) if len(u.src) > 2 else None
         d = u.src[0].dtype
-        if value.__class__ is _ndarray and d.is_float and np.isnan(value).any() and not self.keeps_bits(scope, u.src[1]):  # type: ignore[arg-type]
+        if value.__class__ is _ndarray and d.is_float and np.isnan(value).any() and not self.keeps_bits(scope, u.src[1]):
             value = as_loose(LAYOUT[d], value)
         history = self.memory.get(target.storage)
         if history is None and not isinstance(value, Loose) and not isinstance(live, Loose):
@@ -207,7 +204,8 @@ class Overlay:
     # Where a value comes from
 
     def keeps_bits(self, scope: Scope, u: UOp) -> bool:
-        """Whether every bit of `u` is known to come from inputs and constants through movement, so that its NaNs keep theirs (R28)."""
+        """Whether every bit of `u` is known to come from inputs and constants through movement, so that its NaNs keep theirs
+        (R28)."""
         stack, seen = [(scope, u)], set()
         while stack:
             here, n = stack.pop()
@@ -230,7 +228,8 @@ class Overlay:
         return True
 
     def product(self, scope: Scope, u: UOp) -> tuple[Value, Value] | None:
-        """The factors of `u` where it is a float Mul seen through movement, Neg, markers and Functions, moved as it is (R16, R32)."""
+        """The factors of `u` where it is a float Mul seen through movement, Neg, markers and Functions, moved as it is (R16,
+        R32)."""
         path: list[tuple[Scope, UOp]] = []
         while u.op is not Op.MUL:
             if u.op in MOVES or u.op is Op.NEG:

@@ -1,8 +1,8 @@
 """Elementwise ops on sets that a plain interval cannot follow: infinities, zeros, NaNs and poles inside.
 
-Each operand is cut into seven pieces on which every op of the table is monotone or constant: -inf, the negative values, -0, +0, the
-positive values, +inf, NaN. The op is evaluated on the ends of every combination of pieces at once and the results are gathered into one
-interval and flags. It is exact up to the hull and slow, so that it only sees the few elements that need it.
+Each operand is cut into seven pieces on which every op of the table is monotone or constant: -inf, the negative values, -0, +0,
+the positive values, +inf, NaN. The op is evaluated on the ends of every combination of pieces at once and the results are
+gathered into one interval and flags. It is exact up to the hull and slow, so that it only sees the few elements that need it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 
 from uops.interp.sets.layout import Array, Layout, keys, unkeys
 from uops.interp.sets.value import ANY, NAN, NINF, NZERO, PINF, PZERO, Loose
-from uops.spec import dtypes as dt
 
 Kernel = Callable[..., Array]
 #: Evaluations per call, above which elements are taken in chunks.
@@ -82,7 +81,8 @@ def corners(f: Layout, fn: Kernel, operands: list[Loose], wide: Kernel | None = 
 
 
 def saturated(f: Layout, fn: Kernel, operands: list[Array], wide: Kernel | None) -> tuple[Array, Array | None]:
-    """fn, and where a dtype without infinities overflowed: there the results are its greatest values, by the sign of `wide` (R15)."""
+    """fn, and where a dtype without infinities overflowed: there the results are its greatest values, by the sign of `wide`
+    (R15)."""
     r = np.asarray(fn(*operands))
     if wide is None:
         return r, None
@@ -112,7 +112,7 @@ def gathered(f: Layout, results: Array, present: Array, best: Array, flags: Arra
     nan = np.isnan(results)
     flags = flags | np.where((nan & there).any((0, 1)), NAN, 0).astype(np.uint8)
     for key, flag in ((top + 1, PINF), (-top - 2, NINF), (0, PZERO), (-1, NZERO)):
-        if key != top + 1 and key != -top - 2 or f.dtype.has_inf:
+        if (key != top + 1 and key != -top - 2) or f.dtype.has_inf:
             flags = flags | np.where(((k == key) & there & ~nan).any((0, 1)), flag, 0).astype(np.uint8)
     # A block that reaches an infinity or a zero and something finite passes through all between: clamp its ends into range.
     ordinary = ~nan & (k >= -top - 1) & (k <= top) & (k != 0) & (k != -1)

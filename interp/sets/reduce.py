@@ -1,13 +1,14 @@
 """Reduce on sets (R32): a multiset in any order and association, accumulated in the source dtype or wider.
 
-Sums are bounded around the exact sum, computed in a wider type whose own error is added to the bound. Additions of an exact zero round
-nothing, so that only other terms count; a sum whose partial sums are all integers of the dtype is exact.
+Sums are bounded around the exact sum, computed in a wider type whose own error is added to the bound. Additions of an exact zero
+round nothing, so that only other terms count; a sum whose partial sums are all integers of the dtype is exact.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -23,8 +24,12 @@ LONG = np.longdouble
 WIDE_U = {8: float(np.finfo(LONG).eps), 4: 2.0**-52, 2: 2.0**-52, 1: 2.0**-52}
 
 
-def wide_of(f: Layout) -> type[np.floating[object]]:
-    return LONG if f.np.itemsize == 8 else np.float64  # type: ignore[return-value]
+def _fold(ufunc: np.ufunc, x: Array, axes: Axes) -> Array:
+    return np.asarray(ufunc.reduce(x, axis=axes, keepdims=True))
+
+
+def wide_of(f: Layout) -> Any:
+    return LONG if f.np.itemsize == 8 else np.float64
 
 
 def ends_of(f: Layout, v: Value) -> tuple[Array, Array, Array | None]:
@@ -37,11 +42,12 @@ def ends_of(f: Layout, v: Value) -> tuple[Array, Array, Array | None]:
     lo, hi = rows[0], rows[2]
     if v.flags is None:
         return lo, hi, None
+    flags = v.flags | np.where(np.isnan(lo), NAN, 0).astype(np.uint8)
     for flag, value in ((PZERO | NZERO, 0.0), (PINF, np.inf), (NINF, -np.inf)):
         has = (v.flags & flag) != 0
         lo = np.where(has & ~(lo <= value), value, lo)
         hi = np.where(has & ~(hi >= value), value, hi)
-    return lo, hi, v.flags
+    return lo, hi, flags
 
 
 def float_sum(f: Layout, v: Value, axes: Axes, best: Array, factors: tuple[Value, Value] | None = None) -> Value:
@@ -65,25 +71,26 @@ def _products(f: Layout, a: Value, b: Value) -> tuple[Array, Array, Array | None
     if al is ah and bl is bh:
         p = al * bl
         return p, p, None
-    c = [al * bl, al * bh, ah * bl, ah * bh]
+    c = np.stack(np.broadcast_arrays(al * bl, al * bh, ah * bl, ah * bh))
     lo, hi = np.minimum.reduce(c), np.maximum.reduce(c)
     flags = None
+    mixed = np.isnan(lo) & ~(np.isnan(al) | np.isnan(bl)) & ~((al == ah) & (bl == bh))
+    if mixed.any():  # an infinity meets a zero somewhere inside
+        lo, hi = np.where(mixed, -np.inf, lo), np.where(mixed, np.inf, hi)
+        flags = np.where(mixed, NAN, 0).astype(np.uint8)
     for x in (fa, fb):
         if x is not None:
             flags = np.broadcast_to(x, lo.shape) if flags is None else flags | x
     return lo, hi, flags
 
 
-def _bounded_sum(
-    f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axes, best: Array, exact: bool, fused: bool
-) -> Value:
-    keep = {"axis": axes, "keepdims": True}
+def _bounded_sum(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axes, best: Array, exact: bool, fused: bool) -> Value:
     magnitude = np.abs(lo) if exact else np.maximum(np.abs(lo), np.abs(hi))
-    total = np.add.reduce(magnitude, **keep)  # type: ignore[call-overload]
-    terms = np.add.reduce(magnitude != 0, dtype=np.int64, **keep)  # type: ignore[call-overload]
-    low = np.add.reduce(lo, **keep)  # type: ignore[call-overload]
-    high = low if exact else np.add.reduce(hi, **keep)  # type: ignore[call-overload]
-    if exact and flags is None and not fused and _all_integers(f, lo, total):
+    total = _fold(np.add, magnitude, axes)
+    terms = _fold(np.add, (magnitude != 0).astype(np.int64), axes)
+    low = _fold(np.add, lo, axes)
+    high = low if exact else _fold(np.add, hi, axes)
+    if exact and flags is None and _all_integers(f, lo, total):
         return _signless_zero(f, best)
     wide_u = WIDE_U[f.np.itemsize]
     count = math.prod(lo.shape[a] for a in axes)
@@ -144,17 +151,16 @@ def _with_zero(f: Layout, out: Loose) -> Loose:
 
 def _sum_flags(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axes, total: Array, lost: Array) -> Array:
     """Infinities and NaN that some order reaches (R32)."""
-    keep = {"axis": axes, "keepdims": True}
     limit = f.max * (1 + f.u)
-    growth = 1 + np.add.reduce(np.ones(lo.shape), **keep) * f.u * 1.01  # type: ignore[call-overload]
-    up = np.add.reduce(np.where(hi > 0, np.where(np.isinf(hi), 0, hi), 0), **keep) * growth  # type: ignore[call-overload]
-    down = np.add.reduce(np.where(lo < 0, np.where(np.isinf(lo), 0, lo), 0), **keep) * growth  # type: ignore[call-overload]
-    plus = (up >= limit) | np.logical_or.reduce(hi == np.inf, **keep)  # type: ignore[call-overload]
-    minus = (down <= -limit) | np.logical_or.reduce(lo == -np.inf, **keep)  # type: ignore[call-overload]
-    nan = np.logical_or.reduce(np.isnan(lo), **keep)  # type: ignore[call-overload]
+    growth = 1 + _fold(np.add, np.ones(lo.shape), axes) * f.u * 1.01
+    up = _fold(np.add, np.where((hi > 0) & ~np.isinf(hi), hi, 0), axes) * growth
+    down = _fold(np.add, np.where((lo < 0) & ~np.isinf(lo), lo, 0), axes) * growth
+    plus = (up >= limit) | _fold(np.logical_or, hi == np.inf, axes)
+    minus = (down <= -limit) | _fold(np.logical_or, lo == -np.inf, axes)
+    nan = _fold(np.logical_or, np.isnan(lo), axes)
     member = None
     if flags is not None:
-        member = np.bitwise_or.reduce(flags, **keep)  # type: ignore[call-overload]
+        member = _fold(np.bitwise_or, flags, axes)
         nan = nan | ((member & NAN) != 0)
     nan = nan | (plus & minus) | lost
     if not f.dtype.has_inf:
@@ -199,22 +205,20 @@ def float_product(f: Layout, v: Value, axes: Axes, best: Array) -> Value:
 def _bounded_product(f: Layout, v: Value, axes: Axes, best: Array, count: int) -> Value:
     lo, hi, flags = (x if x is None else x.astype(np.float64) if x.dtype != np.uint8 else x for x in ends_of(f, v))
     assert lo is not None and hi is not None
-    keep = {"axis": axes, "keepdims": True}
     exact = not isinstance(v, Loose)
     big = np.abs(lo) if exact else np.maximum(np.abs(lo), np.abs(hi))
     small = big if exact else np.where(np.signbit(lo) != np.signbit(hi), 0.0, np.minimum(np.abs(lo), np.abs(hi)))
-    logs = lambda x, only: np.add.reduce(np.where(only, np.log2(np.where(only, x, 1.0)), 0.0), **keep)  # type: ignore[call-overload] # noqa: E731
     ordinary = np.isfinite(big) & (big > 0)
-    rise, fall = logs(big, ordinary & (big > 1)), logs(small, (small > 0) & (small < 1))
-    zero = np.logical_or.reduce(small == 0, **keep)  # type: ignore[call-overload]
-    surely_zero = np.logical_or.reduce(big == 0, **keep)  # type: ignore[call-overload]
-    infinite = np.logical_or.reduce(np.isinf(big), **keep)  # type: ignore[call-overload]
-    nan = np.logical_or.reduce(np.isnan(lo), **keep)  # type: ignore[call-overload]
+    rise, fall = _log2_product(big, ordinary & (big > 1), axes), _log2_product(small, (small > 0) & (small < 1), axes)
+    zero = _fold(np.logical_or, small == 0, axes)
+    surely_zero = _fold(np.logical_or, big == 0, axes)
+    infinite = _fold(np.logical_or, np.isinf(big), axes)
+    nan = _fold(np.logical_or, np.isnan(lo), axes)
     slack = 1e-6 * (1 + count)
     over = infinite | (rise + slack >= math.log2(f.max))
     under = zero | (fall - slack <= f.emin)
-    varied = np.logical_or.reduce(np.signbit(lo) != np.signbit(hi), **keep)  # type: ignore[call-overload]
-    sign = np.where(np.logical_xor.reduce(np.signbit(lo), **keep), -1.0, 1.0)  # type: ignore[call-overload]
+    varied = _fold(np.logical_or, np.signbit(lo) != np.signbit(hi), axes)
+    sign = np.where(_fold(np.logical_xor, np.signbit(lo), axes), -1.0, 1.0)
     low, high = _magnitudes(small, axes), _magnitudes(big, axes)
     growth = math.expm1(count * math.log1p(f.u)) + count * 2.0**-51
     slip = np.where(under & ~surely_zero, count * f.eta * np.exp2(np.minimum(rise, 2000.0)) * (1 + growth), 0.0)
@@ -234,13 +238,18 @@ def _bounded_product(f: Layout, v: Value, axes: Axes, best: Array, count: int) -
     surely_inf = infinite & ~zero & exact
     flag = np.where(surely_inf & ~nan, np.where(under, NAN, 0) | np.where(sign > 0, PINF, NINF), flag)
     if flags is not None:
-        member = np.bitwise_or.reduce(flags, **keep)  # type: ignore[call-overload]
+        member = _fold(np.bitwise_or, flags, axes)
         flag = np.where((member & ANY) != 0, ANY, flag | (member & NAN))
     rows = np.stack([a, best, b])
     gone = (nan | surely_inf | (infinite & surely_zero)) & exact
     rows[:, gone] = best[gone]
     out = Loose(f, rows, flag.astype(np.uint8))
     return _repaired(f, out)
+
+
+def _log2_product(x: Array, only: Array, axes: Axes) -> Array:
+    """log2 of the product of the elements in `only`."""
+    return _fold(np.add, np.where(only, np.log2(np.where(only, x, 1.0)), 0.0), axes)
 
 
 def _uncertain(flags: Array | None, lo: Array, hi: Array, axes: Axes) -> Array:
@@ -258,7 +267,7 @@ def _magnitudes(x: Array, axes: Axes) -> Array:
         p, more = np.frexp(p * np.multiply.reduce(flat[at : at + 512], axis=0))
         e = e + more.reshape(e.shape)
     out: Array = np.ldexp(p.reshape(e.shape), np.clip(e, -5000, 5000).astype(np.int32))
-    return np.where(np.logical_or.reduce(np.isinf(x), axis=axes, keepdims=True), np.inf, out)
+    return np.where(_fold(np.logical_or, np.isinf(x), axes), np.inf, out)
 
 
 def _signed_ends(f: Layout, a: Array, b: Array, sign: Array, varied: Array) -> tuple[Array, Array]:
@@ -277,8 +286,7 @@ def float_max(f: Layout, v: Value, axes: Axes, best: Array) -> Value:
         if best.all():
             return best
         mixed = (best == 0) & (
-            np.logical_or.reduce((v == 0) & np.signbit(v), axis=axes, keepdims=True)
-            & np.logical_or.reduce((v == 0) & ~np.signbit(v), axis=axes, keepdims=True)
+            _fold(np.logical_or, (v == 0) & np.signbit(v), axes) & _fold(np.logical_or, (v == 0) & ~np.signbit(v), axes)
         )
         if not mixed.any():
             return best
@@ -286,10 +294,9 @@ def float_max(f: Layout, v: Value, axes: Axes, best: Array) -> Value:
         rows[0] = np.where(mixed, -np.zeros((), f.np), best)
         rows[2] = np.where(mixed, np.zeros((), f.np), best)
         return Loose(f, rows)
-    keep = {"axis": axes, "keepdims": True}
     lo, hi, flags = v.rows[0], v.rows[2], v.flags
     nan = np.isnan(lo)
-    sure = np.logical_or.reduce(nan if flags is None else nan & (flags == 0), **keep)  # type: ignore[call-overload]
+    sure = _fold(np.logical_or, nan if flags is None else nan & (flags == 0), axes)
     k_lo, k_hi = keys(f, lo), keys(f, hi)
     out_flags = np.zeros(best.shape, np.uint8)
     if flags is not None:
@@ -297,12 +304,12 @@ def float_max(f: Layout, v: Value, axes: Axes, best: Array) -> Value:
             has = (flags & flag) != 0
             k_lo = np.where(has & (nan | (k_lo > key)), key, k_lo).astype(k_lo.dtype)
             k_hi = np.where(has & (nan | (k_hi < key)), key, k_hi).astype(k_hi.dtype)
-        maybe = np.logical_or.reduce(nan | ((flags & NAN) != 0), **keep)  # type: ignore[call-overload]
+        maybe = _fold(np.logical_or, nan | ((flags & NAN) != 0), axes)
         out_flags = np.where(maybe, NAN, 0).astype(np.uint8)
-        out_flags |= np.bitwise_or.reduce(flags & ANY, **keep)  # type: ignore[call-overload]
-    a = np.maximum.reduce(np.where(nan, np.iinfo(k_lo.dtype).min, k_lo), **keep)  # type: ignore[call-overload]
-    b = np.maximum.reduce(np.where(nan, np.iinfo(k_lo.dtype).min, k_hi), **keep)  # type: ignore[call-overload]
-    free = (a == 0) & np.logical_or.reduce((k_lo < 0) & (k_hi >= -1), **keep)  # type: ignore[call-overload]
+        out_flags |= _fold(np.bitwise_or, flags & ANY, axes)
+    a = _fold(np.maximum, np.where(nan, np.iinfo(k_lo.dtype).min, k_lo), axes)
+    b = _fold(np.maximum, np.where(nan, np.iinfo(k_lo.dtype).min, k_hi), axes)
+    free = (a == 0) & _fold(np.logical_or, (k_lo < 0) & (k_hi >= -1), axes)
     rows = np.stack([unkeys(f, np.where(free, -1, a).astype(k_lo.dtype)), best, unkeys(f, b)])
     rows[:, sure] = np.nan
     out_flags = np.where(sure, 0, out_flags).astype(np.uint8)
@@ -313,7 +320,7 @@ def _max_points(f: Layout, v: Loose, axes: Axes, out: Loose) -> Loose:
     """Where every term of a group is listed and few candidates remain, the candidates."""
     if v.pts is None or v.disc is None or v.flags is not None or np.isnan(v.rows).any():
         return out
-    listed = np.logical_and.reduce(v.disc | v.exact(), axis=axes, keepdims=True)
+    listed = _fold(np.logical_and, v.disc | v.exact(), axes)
     if not listed.any():
         return out
     pts = np.where(v.disc, v.pts, v.best)
@@ -331,11 +338,11 @@ def whole_reduce(op: Op, f: Layout, fn: Callable[[Array], Array], v: Loose, axes
     """Reduce of integers or bools: exact on each combination while at most one term of a group varies, else *any*."""
     best = np.asarray(fn(best_of(v)))
     if f.np == np.bool_:
-        return from_points(f, np.stack([best, fn(v.points.all(0)), fn(v.points.any(0))]))
+        return from_points(f, np.stack([best, fn(np.asarray(v.points.all(0))), fn(np.asarray(v.points.any(0)))]))
     open_ = ~v.exact()
-    many = np.add.reduce(open_, axis=axes, keepdims=True) > 1
+    many = _fold(np.add, open_.astype(np.int64), axes) > 1
     lost = v.any()
     if lost is not None:
-        many = many | np.logical_or.reduce(lost, axis=axes, keepdims=True)
+        many = many | _fold(np.logical_or, lost, axes)
     rows = np.stack([best] + [np.asarray(fn(p)) for p in v.points[1:POINTS]])
     return from_points(f, np.where(many, best, rows), many if many.any() else None)

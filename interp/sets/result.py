@@ -14,7 +14,7 @@ from uops.interp.sets.core import rules_of
 from uops.interp.sets.layout import LAYOUT, Array, Layout, keys, same_bits, span
 from uops.interp.sets.memory import Patchwork
 from uops.interp.sets.overlay import Overlay
-from uops.interp.sets.value import ANY, NAN, NINF, NZERO, PINF, PZERO, Loose, Value, settle
+from uops.interp.sets.value import NAN, NINF, NZERO, PINF, PZERO, Loose, Value, settle
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
@@ -25,7 +25,8 @@ _FLAGS = ((NAN, "nan"), (PINF, "inf"), (NINF, "-inf"), (PZERO, "0.0"), (NZERO, "
 
 
 class AllowedSet:
-    """The allowed results of one array, element by element: one value, at most eight points, an interval with flags, or anything."""
+    """The allowed results of one array, element by element: one value, at most eight points, an interval with flags, or
+    anything."""
 
     __slots__ = ("_layout", "_value", "dtype")
 
@@ -58,8 +59,8 @@ class AllowedSet:
             return np.asarray(_members(f, v, got))
 
     def width_ulps(self) -> NDArray[np.float64]:
-        """Steps of the dtype from the least to the greatest member, flagged ones apart: 0 of one value, infinite of *any*; of listed
-        points their number less one."""
+        """Steps of the dtype from the least to the greatest member, flagged ones apart: 0 of one value, infinite of *any*; of
+        listed points their number less one."""
         v = self._value
         if not isinstance(v, Loose):
             return np.zeros(self.shape)
@@ -112,7 +113,8 @@ def _members(f: Layout, v: Value, got: Array) -> Array:
 
 
 def _in_points(f: Layout, v: Loose, got: Array) -> Array:
-    return np.asarray(same_bits(f, v.points, got) if f.is_float else v.points == got).any(0)
+    same = np.asarray(same_bits(f, v.points, got) if f.is_float else v.points == got)
+    return np.asarray(same.any(0))
 
 
 def _in_rows(f: Layout, v: Loose, got: Array) -> Array:
@@ -125,7 +127,7 @@ def _in_rows(f: Layout, v: Loose, got: Array) -> Array:
             found |= ((v.flags & flag) != 0) & is_it & (nan if flag == NAN else ~nan)
     if v.pts is not None and v.disc is not None:
         found = np.where(v.disc, _in_points(f, v, got), found)
-    return found
+    return np.asarray(found)
 
 
 def _distinct(f: Layout, pts: Array) -> Array:
@@ -145,8 +147,7 @@ def allowed(
 ) -> AllowedResult:
     """What `root` may give on `inputs`: the one answer of the rulings (strict), or with it what the seed's text leaves open (core).
 
-    `ftz` adds, at the core level, flushing of subnormals (R19). Raises what `run` raises. An index of which nothing is known is
-    Unsupported.
+    `ftz` adds, at the core level, flushing of subnormals (R19). Raises what `run` raises.
     """
     machine = Machine(inputs, check)
     with np.errstate(all="ignore"):

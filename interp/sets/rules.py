@@ -1,7 +1,7 @@
 """What each op does to sets at the strict level: one rule per op, and which ops make a set from exact operands.
 
-A rule takes the overlay, the scope, the node and its cell, and gives the node's set, or None where the cell says it all. The elementwise
-rules are functions of the operands' sets alone (`ALU`), so that the core level can build decompositions from them.
+A rule takes the overlay, the scope, the node and its cell, and gives the node's set, or None where the cell says it all. The
+elementwise rules are functions of the operands' sets alone (`ALU`), so that the core level can build decompositions from them.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from uops.interp.sets.arithmetic import arithmetic, exact_max
 from uops.interp.sets.discrete import discrete
 from uops.interp.sets.layout import LAYOUT, Array, Layout, same_bits
 from uops.interp.sets.move import MOVES, moved, stacked
+from uops.interp.sets.power import power
 from uops.interp.sets.reduce import float_max, float_product, float_sum, whole_reduce
-from uops.interp.sets.transcend import power, transcendental
+from uops.interp.sets.transcend import transcendental
 from uops.interp.sets.value import Loose, Value, anything, as_loose, from_points, negated, owned, pick, spread
 from uops.spec import dtypes as dt
 from uops.spec.node import UOp
-from uops.spec.ops import COMPARE, MARKERS, Op
 from uops.spec.ops import ALU as ALU_OPS
+from uops.spec.ops import COMPARE, MARKERS, Op
 
 if TYPE_CHECKING:
     from uops.interp.sets.overlay import Overlay
@@ -70,7 +71,7 @@ def apply(op: Op, f: Layout, values: Sequence[Value]) -> Value:
         return power(f, KERNELS[op][f.dtype], values)
     if exact(values):
         best = _plain(op, f, values)
-        return exact_max(f, *values, best) if op is Op.MAX else best  # type: ignore[arg-type]
+        return exact_max(f, values[0], values[1], best) if op is Op.MAX else best  # type: ignore[arg-type]
     if op in COMPARE:
         return branch.compare(op, f, BOOL, KERNELS[op][f.dtype], values)
     if op is Op.TRUNC:
@@ -109,11 +110,9 @@ def convert(f: Layout, r: Layout, value: Value) -> Value:
 
 def unite(f: Layout, a: Value, b: Value) -> Value:
     """Both sets, the best of the first; of the same shape."""
-    if a.__class__ is _ndarray and b.__class__ is _ndarray and (not f.is_float or same_bits(f, a, b).all()):  # type: ignore[arg-type]
-        if f.is_float or np.array_equal(a, b):  # type: ignore[arg-type]
-            return a
-    if exact((a, b)):
-        return from_points(f, np.stack([a, b]))  # type: ignore[list-item]
+    if not isinstance(a, Loose) and not isinstance(b, Loose):
+        same = same_bits(f, a, b).all() if f.is_float else np.array_equal(a, b)
+        return a if same else from_points(f, np.stack([a, b]))
     every = np.arange(int(np.prod(a.shape)))
     x, y = pick(f, a, a.shape, every), pick(f, b, a.shape, every)
     shape = a.shape
@@ -130,7 +129,6 @@ def _alu(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
     if op in COMPARE and src[0] is src[1] and f.is_float and isinstance(values[0], Loose):
         return branch.compare_same(KERNELS[op][f.dtype], values[0], BOOL)
     return apply(op, f, values)
-
 
 
 def _maximum(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:

@@ -1,22 +1,19 @@
-"""Exp2, Log2, Sin (R17) and Pow (R18) on sets: some ulps around the correctly rounded result, exact at exact points."""
+"""Exp2, Log2 and Sin on sets (R17): some ulps around the correctly rounded result, exact at exact points."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
-from uops.interp.sets.arithmetic import lifted, mark_any
+from uops.interp.sets.arithmetic import mark_any
 from uops.interp.sets.discrete import anywhere
-from uops.interp.sets.layout import Array, Layout, same_bits, ulp
+from uops.interp.sets.layout import Array, Layout, keys, same_bits, ulp
 from uops.interp.sets.pieces import compose, cut
-from uops.interp.sets.layout import keys
-from uops.interp.sets.value import ANY, NAN, NINF, NZERO, PINF, PZERO, Loose, Value, as_loose, patch, pick
+from uops.interp.sets.value import ANY, NAN, NINF, NZERO, PINF, PZERO, Loose, Value, patch, pick
 from uops.spec.ops import Op
 
 Kernel = Callable[..., Array]
-#: R18: every dtype.
-POW_ULPS = 2
 #: Beyond this many periods of Sin between two ends nothing is known but the range.
 _TURN = 2 * np.pi
 
@@ -49,7 +46,7 @@ def widen(f: Layout, rows: Array, fixed: Array, ulps: int) -> None:
         if not step.any():
             continue
         wide = _across(f, *ends, row, ends[row // 2] + step, sign * ulps)
-        rows[row] = np.where(step == 0, rows[row], _stored(f, wide))
+        rows[row] = np.where(step == 0, rows[row], stored(f, wide))
 
 
 def _across(f: Layout, lo: Array, hi: Array, row: int, moved: Array, ulps: float) -> Array:
@@ -65,7 +62,7 @@ def _across(f: Layout, lo: Array, hi: Array, row: int, moved: Array, ulps: float
     return np.minimum(moved, reach) if row == 0 else np.maximum(moved, reach)
 
 
-def _stored(f: Layout, wide: Array) -> Array:
+def stored(f: Layout, wide: Array) -> Array:
     """float64 to the dtype, not beyond its greatest value where it has no infinity."""
     if not f.dtype.has_inf:
         wide = np.clip(wide, -f.max, f.max)
@@ -182,87 +179,3 @@ def _contains(a: Array, b: Array, point: float, slack: float) -> Array:
     """Where [a, b] holds point + k * 2 pi for some k, up to `slack`."""
     k = np.ceil((a - point - slack) / _TURN)
     return np.asarray(point + k * _TURN <= b + slack)
-
-
-def power(f: Layout, fn: Kernel, operands: Sequence[Value]) -> Value:
-    """Pow of two sets."""
-    rank = max(len(v.shape) for v in operands)
-    a, b = operands
-    if not isinstance(a, Loose) and not isinstance(b, Loose):
-        y = fn(a, b)
-        fixed = _exact_pow(a, b, y)
-        if fixed.all():
-            return y
-        rows = np.stack([y, y, y])
-        widen(f, rows, np.broadcast_to(fixed, rows.shape), POW_ULPS)
-        return Loose(f, _same_sign(rows))
-    ra, rb = (lifted(v, rank) for v in operands)
-    ca = ra[[0, 0, 2, 2, 1]] if isinstance(a, Loose) else ra
-    cb = rb[[0, 2, 0, 2, 1]] if isinstance(b, Loose) else rb
-    p = fn(ca, cb)
-    shape = p.shape[1:]
-    rows = np.stack([np.minimum.reduce(p[:4], axis=0), p[4], np.maximum.reduce(p[:4], axis=0)])
-    low_a = np.broadcast_to(ra[0] if isinstance(a, Loose) else ra, shape)
-    exact = np.broadcast_to(_exactly(a) & _exactly(b), shape)
-    fixed = np.where(exact, _exact_pow(np.broadcast_to(best(a), shape), np.broadcast_to(best(b), shape), rows[1]), ~np.isfinite(rows))
-    widen(f, rows, fixed, POW_ULPS)
-    out = Loose(f, _same_sign(rows))
-    hard = ~exact & (~(low_a > 0) | ~np.isfinite(rows).all(0))
-    for v in operands:
-        if isinstance(v, Loose) and v.flags is not None:
-            hard = hard | np.broadcast_to((v.flags != 0), shape)
-    if hard.any():
-        where = np.flatnonzero(hard)
-        patch(out, where, _hard_power(f, fn, pick(f, a, shape, where), pick(f, b, shape, where)))
-    lost = anywhere(operands, shape)
-    if lost is not None:
-        mark_any(out, lost)
-    return out
-
-
-def best(v: Value) -> Array:
-    return v.best if isinstance(v, Loose) else v
-
-
-def _exactly(v: Value) -> Array:
-    return v.exact() if isinstance(v, Loose) else np.ones((), np.bool_)
-
-
-def _exact_pow(a: Array, b: Array, y: Array) -> Array:
-    """IEEE's special cases: a zero, an infinity or a NaN in or out, a base or a result exactly 1 by rule."""
-    return np.asarray((a == 0) | (b == 0) | (a == 1) | ~np.isfinite(a) | ~np.isfinite(b) | ~np.isfinite(y) | ((a == -1) & (np.abs(y) == 1)))
-
-
-def _same_sign(rows: Array) -> Array:
-    """The sign of a power is exact: a bound does not cross zero."""
-    zero = np.zeros((), rows.dtype)
-    low = (rows[0] < 0) & (rows[1] >= 0) & ~np.signbit(rows[1])
-    high = (rows[2] > 0) & (rows[1] <= 0) & np.signbit(rows[1])
-    if low.any() or high.any():
-        rows[0] = np.where(low, zero, rows[0])
-        rows[2] = np.where(high, -zero, rows[2])
-    return rows
-
-
-def _hard_power(f: Layout, fn: Kernel, a: Loose, b: Loose) -> Loose:
-    """Pow of |a| bounds the magnitude; the sign is free, and NaN and infinity are allowed, unless the base is sure to be positive."""
-    ra, rb = np.abs(a.rows[[0, 2]].astype(f.np)), b.rows[[0, 2]]
-    base = np.concatenate([ra, np.where(np.signbit(a.rows[0]) != np.signbit(a.rows[2]), 0, ra[0]).astype(f.np)[None]])
-    p = fn(base[:, None], rb[None]).reshape(6, -1)
-    bad = np.isnan(p).any(0)
-    for v in (a, b):
-        if v.flags is not None:
-            bad |= v.flags != 0
-    most = np.where(bad, np.array(np.inf if f.dtype.has_inf else f.max).astype(f.np), np.nanmax(np.where(np.isnan(p), 0, p), axis=0))
-    most = np.array(most).astype(f.np)
-    y = fn(a.best, b.best)
-    rows = np.stack([-most, y, most])
-    widen(f, rows, ~np.isfinite(rows), POW_ULPS)
-    positive = ~np.signbit(a.rows[0]) & ~bad & (a.rows[0] >= 0)
-    rows[0] = np.where(positive, np.zeros((), f.np), rows[0])
-    flags = np.where(positive, 0, NAN).astype(np.uint8)
-    flags |= np.where(np.isinf(rows[2]) & f.dtype.has_inf, PINF, 0).astype(np.uint8)
-    return Loose(f, rows, flags if flags.any() else None)
-
-
-__all__ = ["as_loose", "power", "same_bits", "transcendental", "widen"]

@@ -1,9 +1,9 @@
 """Sets of values, one per element (R30): what the allowed-set evaluation carries where the plain interpreter carries an array.
 
-A value is an array when every element has one allowed result, else a `Loose`. A float `Loose` holds `tri`, three rows
-(lo, best, hi) in the dtype itself: the interval of keys from lo to hi, with `flags` for members outside it and, where `disc`, the at most
-eight members listed in `pts` instead. A row of three NaNs is the NaN class alone. Integers and bools have only `pts`, whose first row is
-the best value. Every component has the element shape last, so that movement applies to each alike.
+A value is an array when every element has one allowed result, else a `Loose`. A float `Loose` holds `tri`, three rows (lo, best,
+hi) in the dtype itself: the interval of keys from lo to hi, with `flags` for members outside it and, where `disc`, the at most
+eight members listed in `pts` instead. A row of three NaNs is the NaN class alone. Integers and bools have only `pts`, whose first
+row is the best value. Every component has the element shape last, so that movement applies to each alike.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Loose:
     @property
     def best(self) -> Array:
         """The reference value, always a member."""
-        return self.rows[1] if self.tri is not None else self.points[0]
+        return np.asarray(self.rows[1] if self.tri is not None else self.points[0])
 
     @property
     def rows(self) -> Array:
@@ -55,16 +55,16 @@ class Loose:
     def exact(self) -> Array:
         """Where the set is one value."""
         if self.tri is None:
-            one = same_bits(self.layout, self.points, self.points[0]).all(0)
+            one = np.asarray(same_bits(self.layout, self.points, self.points[0]).all(0))
             return one if self.flags is None else one & (self.flags == 0)
         one = same_bits(self.layout, self.tri[0], self.tri[2])
         if self.flags is None:
             return one
-        return one & ((self.flags == 0) | ((self.flags == NAN) & np.isnan(self.tri[0])))
+        return np.asarray(one & ((self.flags == 0) | ((self.flags == NAN) & np.isnan(self.tri[0]))))
 
     def any(self) -> Array | None:
         """Where every value is allowed; None for nowhere."""
-        return None if self.flags is None else (self.flags & ANY) != 0
+        return None if self.flags is None else np.asarray((self.flags & ANY) != 0)
 
     def map(self, move: Callable[[Array, int], Array]) -> Loose:
         """Apply a movement `move(component, leading axes)` to each component."""
@@ -145,6 +145,8 @@ def patch(into: Loose, where: Array, part: Loose) -> None:
             into.pts = np.broadcast_to(into.best, (k, *shape)).copy()
         elif into.pts.shape[0] < k:
             into.pts = np.concatenate([into.pts, np.broadcast_to(into.pts[:1], (k - into.pts.shape[0], *shape))])
+        if part.pts.dtype == object:  # index values beyond 64 bits
+            into.pts = into.pts.astype(object)
         flat = _rows(into.pts)
         flat[:k, where] = part.pts
         flat[k:, where] = part.pts[0]
@@ -169,7 +171,7 @@ def hull_of_points(f: Layout, pts: Array) -> tuple[Array, Array, Array | None]:
     k = keys(f, pts)
     if not nan.any():
         return unkeys(f, k.min(0)), unkeys(f, k.max(0)), None
-    info = np.iinfo(f.int)
+    info = np.iinfo(f.ints)
     lo = unkeys(f, np.where(nan, info.max, k).min(0))
     hi = unkeys(f, np.where(nan, info.min, k).max(0))
     every = nan.all(0)
@@ -202,7 +204,7 @@ def fewer(f: Layout, pts: Array) -> tuple[Array, Array | None]:
     """The distinct points first, the best kept in row 0, and where more than POINTS are distinct."""
     k = keys(f, pts) if f.is_float else pts
     if f.is_float:
-        k = np.where(np.isnan(pts), np.iinfo(f.int).max, k)
+        k = np.where(np.isnan(pts), np.iinfo(f.ints).max, k)
     order = np.argsort(k, axis=0, kind="stable")
     k = np.take_along_axis(k, order, 0)
     fresh = np.ones(k.shape, np.bool_)

@@ -17,6 +17,8 @@ Shape = tuple[Dim, ...]
 
 def dims_of(vector: UOp) -> Shape:
     """The extents that a shape operand spells: a Stack of () index values (R40); constants become ints."""
+    if (constant := vector.spelt) is not None:
+        return constant
     if vector.op is not Op.STACK:
         raise SpecError(f"a shape operand is a Stack of index values (R40), got {vector.op.name}")
     return tuple(s.arg.value if s.op is Op.CONST else s for s in vector.src)
