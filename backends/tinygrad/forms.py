@@ -3,6 +3,7 @@
 Nothing is evaluated here and no result is repaired. Where a name or a form differs:
 
 - Idiv and Mod are FLOORDIV and FLOORMOD; Not is `logical_not`; Div is `div`, since FDIV has no meaning in a tensor graph;
+- Mulacc is MUL and ADD, which tinygrad joins again on devices that have the op;
 - CmpGt, CmpGe and CmpLe are written with CMPLT, as tinygrad's own operators write them; broadcasting is spelt out with Reshape and Expand;
 - a Reduce is the method `_rop`, which drops the reduced axes, and a Reshape that puts them back;
 - Load is `clone`, a fresh buffer; a gate, on a Load or a Store, is a `where` with the alternative or the old contents;
@@ -165,6 +166,11 @@ def _alu(name: str) -> Form:
     return form
 
 
+def _mulacc(s: Scope, u: UOp) -> Node:
+    a, b, c = (broadcast(s[x], u.shape) for x in u.src)
+    return a.alu(s.library.ops.MUL, b).alu(s.library.ops.ADD, c)
+
+
 def _where(s: Scope, u: UOp) -> Node:
     condition, x, y = (broadcast(s[x], u.shape) for x in u.src)
     if u.src[0].dtype is not dt.bool_:
@@ -290,7 +296,7 @@ FORMS: dict[Op, Form] = {
     Op.SIN:       _alu("SIN"),
     Op.SQRT:      _alu("SQRT"),
     Op.POW:       _alu("POW"),
-    Op.MULACC:    _alu("MULACC"),
+    Op.MULACC:    _mulacc,
     Op.THREEFRY:  _alu("THREEFRY"),
     Op.NOT:       lambda s, u: s[u.src[0]].logical_not(),
     Op.CMPGT:     _compare(swapped=True, negated=False),

@@ -94,6 +94,10 @@ class Patchwork:
             patch(self.held, at, anything(self.layout, np.zeros(at.size, self.layout.np)))
             self.open[at] = True
 
+    def forget_all(self) -> None:
+        """Anything may be anywhere."""
+        self._forget(np.arange(self.open.size))
+
     def _smear(self, ref: Ref, value: Value, sure: Array, unsure: Array) -> None:
         """A Store through another item size: an element with any byte of a set in it may be anything."""
         size, own = ref.node.dtype.itemsize, self.layout.np.itemsize

@@ -192,6 +192,9 @@ class Overlay:
         d = u.src[0].dtype
         if value.__class__ is _ndarray and d.is_float and np.isnan(value).any() and not self.keeps_bits(scope, u.src[1]):
             value = as_loose(LAYOUT[d], value)
+        if u.src[0] in self.loose[scope]:  # a view through an inexact index: any element may be the one written
+            self._lose(target.storage, self.bit(scope, u))
+            return
         history = self.memory.get(target.storage)
         if history is None and not isinstance(value, Loose) and not isinstance(live, Loose):
             return
@@ -200,6 +203,11 @@ class Overlay:
         patches = history[-1][1].copy() if history else Patchwork(target.storage)
         patches.write(target, value, live)
         history.append((self.bit(scope, u), patches))
+
+    def _lose(self, storage: Storage, bit: int) -> None:
+        patches = Patchwork(storage)
+        patches.forget_all()
+        self.memory.setdefault(storage, []).append((bit, patches))
 
     # Where a value comes from
 

@@ -102,11 +102,14 @@ def _bounded_sum(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axe
     bound = (bound + error) * (1 + 4 * wide_u)
     out_lo, lost_lo = to_storage(f, low - bound)
     out_hi, lost_hi = to_storage(f, high + bound)
+    sure = lost_lo & lost_hi & (low * high > 0)  # e4m3 beyond its range, whatever the order
+    if sure.any():
+        out_lo, out_hi = (np.where(sure, np.array(np.nan).astype(f.np), x) for x in (out_lo, out_hi))
     rows = np.stack([out_lo, best, out_hi])
     limit = f.max if f.dtype is dt.fp8e4m3 else f.max * (1 - f.u)
     extra = None
     if not (total < limit).all() or flags is not None or not f.dtype.has_inf:
-        extra = _sum_flags(f, lo, hi, flags, axes, total, lost_lo | lost_hi)
+        extra = _sum_flags(f, lo, hi, flags, axes, exact, lost_lo | lost_hi)
     out = Loose(f, rows, extra)
     return _with_zero(f, _repaired(f, out))
 
@@ -149,7 +152,7 @@ def _with_zero(f: Layout, out: Loose) -> Loose:
     return out
 
 
-def _sum_flags(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axes, total: Array, lost: Array) -> Array:
+def _sum_flags(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axes, exact: bool, lost: Array) -> Array:
     """Infinities and NaN that some order reaches (R32)."""
     limit = f.max * (1 + f.u)
     growth = 1 + _fold(np.add, np.ones(lo.shape), axes) * f.u * 1.01
@@ -166,6 +169,10 @@ def _sum_flags(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axes,
     if not f.dtype.has_inf:
         nan = nan | plus | minus
         plus = minus = np.zeros((), np.bool_)
+    if exact:  # an infinite term stays, or meets the other infinity; a NaN stays
+        known_plus, known_minus = _fold(np.logical_or, lo == np.inf, axes), _fold(np.logical_or, lo == -np.inf, axes)
+        known_nan = _fold(np.logical_or, np.isnan(lo), axes) | (known_plus & known_minus)
+        plus, minus = plus & ~known_minus & ~known_nan, minus & ~known_plus & ~known_nan
     out = np.where(nan, NAN, 0) | np.where(plus, PINF, 0) | np.where(minus, NINF, 0)
     if member is not None:
         out = np.where((member & ANY) != 0, ANY, out)
@@ -241,8 +248,10 @@ def _bounded_product(f: Layout, v: Value, axes: Axes, best: Array, count: int) -
         member = _fold(np.bitwise_or, flags, axes)
         flag = np.where((member & ANY) != 0, ANY, flag | (member & NAN))
     rows = np.stack([a, best, b])
-    gone = (nan | surely_inf | (infinite & surely_zero)) & exact
-    rows[:, gone] = best[gone]
+    if exact:
+        gone = nan | (infinite & surely_zero)
+        flag = np.where(gone, NAN, flag)
+        rows[:, gone | surely_inf] = best[gone | surely_inf]
     out = Loose(f, rows, flag.astype(np.uint8))
     return _repaired(f, out)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from uops.interp.elementwise import KERNELS
-from uops.interp.memory import Ref
+from uops.interp.memory import Ref, shape_of
 from uops.interp.reduce import FOLDS
 from uops.interp.rounding import CASTS
 from uops.interp.scope import Scope
@@ -181,19 +181,38 @@ def _reduce(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
     return float_product(f, v, axes, cell) if op is Op.MUL else float_max(f, v, axes, cell)
 
 
+def _is_view(o: Overlay, scope: Scope, u: UOp, cell: Any) -> bool:
+    """A view of memory has no set of its own, unless it is not known which elements it shows."""
+    return cell.__class__ is Ref and u.src[0] not in o.loose[scope]
+
+
+def _shown(u: UOp, cell: Any) -> Array:
+    """The array of a cell; of a view that was never read as a value, one of its shape."""
+    if cell.__class__ is not Ref:
+        return cell  # type: ignore[no-any-return]
+    return cell.value if cell.value is not None else np.zeros(shape_of(cell), LAYOUT[u.dtype].np)
+
+
 def _move(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    if cell.__class__ is Ref:
+    if _is_view(o, scope, u, cell):
         return None
+    cell = _shown(u, cell)
     return moved(u, o.value(scope, u.src[0]), cell.shape, o.more(scope, u))
 
 
 def _index(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    if cell.__class__ is Ref:
+    positions = [o.value(scope, s) for s in u.src[1:]]
+    known = exact(positions)
+    if known and _is_view(o, scope, u, cell):
         return None
-    values = [o.value(scope, s) for s in u.src]
-    if exact(values[1:]):
-        return moved(u, values[0], cell.shape, values[1:])  # type: ignore[arg-type]
-    return index.gather(LAYOUT[u.dtype], u, values[0], values[1:], cell)
+    f, source = LAYOUT[u.dtype], scope.cells[u.src[0]]
+    if cell.__class__ is Ref:
+        cell = _shown(u, cell)
+        if source.storage.writes:  # what the other elements held at the time is not kept
+            return anything(f, cell)
+    if known:
+        return moved(u, o.value(scope, u.src[0]), cell.shape, positions)  # type: ignore[arg-type]
+    return index.gather(f, u, o.value(scope, u.src[0]), positions, cell)
 
 
 def _stack(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
@@ -201,7 +220,7 @@ def _stack(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
 
 
 def _pass(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    return None if cell.__class__ is Ref else o.value(scope, u.src[0])
+    return None if _is_view(o, scope, u, cell) else o.value(scope, u.src[0])
 
 
 def _load(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
@@ -221,8 +240,9 @@ def _load(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
 
 def _bitcast(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
     """The bits of a NaN made by arithmetic are free (R20)."""
-    if cell.__class__ is Ref:
+    if _is_view(o, scope, u, cell):
         return None
+    cell = _shown(u, cell)
     f, r = LAYOUT[u.src[0].dtype], LAYOUT[u.dtype]
     v = o.value(scope, u.src[0])
     if not isinstance(v, Loose):
@@ -233,8 +253,9 @@ def _bitcast(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
 
 
 def _slice(o: Overlay, scope: Scope, u: UOp, cell: Any) -> Value | None:
-    if cell.__class__ is Ref:
+    if _is_view(o, scope, u, cell):
         return None
+    cell = _shown(u, cell)
     v = o.value(scope, u.src[0])
     f, r = LAYOUT[u.src[0].dtype], LAYOUT[u.dtype]
     first = int(o.more(scope, u)[0])

@@ -182,16 +182,15 @@ def hull_of_points(f: Layout, pts: Array) -> tuple[Array, Array, Array | None]:
 
 def from_points(f: Layout, pts: Array, anything: Array | None = None) -> Loose:
     """Sets listed by row, the best first; too many rows make a hull of floats, and integers *any*, where they differ."""
+    every, many = pts, None
     if pts.shape[0] > POINTS:
         pts, many = fewer(f, pts)
-    else:
-        many = None
     flags = None if anything is None else np.where(anything, ANY, 0).astype(np.uint8)
     if not f.is_float:
         if many is not None:
             flags = np.where(many, ANY, 0 if flags is None else flags).astype(np.uint8)
         return Loose(f, None, flags, pts[:POINTS])
-    lo, hi, nan = hull_of_points(f, pts)
+    lo, hi, nan = hull_of_points(f, every)
     if nan is not None:
         flags = nan if flags is None else flags | nan
     disc = np.ones(pts.shape[1:], np.bool_) if many is None else ~many

@@ -204,7 +204,12 @@ def test_r11_max_is_exact_but_for_the_sign_of_zero(d):
     x = np.array([[0.0, -0.0, -3], [-0.0, -0.0, -1], [1, np.nan, 2], [1, 2, -5]]).astype(np.float32).astype(LAYOUT[d].np)
     found = _sets(x, d, Op.MAX)
     assert found.contains(np.array([[0.0], [-0.0], [np.nan], [2]]).astype(np.float32).astype(x.dtype)).all()
-    assert found.contains(np.array([[-0.0], [0.0], [2], [1]]).astype(np.float32).astype(x.dtype)).tolist() == [[True], [False], [False], [False]]
+    assert found.contains(np.array([[-0.0], [0.0], [2], [1]]).astype(np.float32).astype(x.dtype)).tolist() == [
+        [True],
+        [False],
+        [False],
+        [False],
+    ]
 
 
 @pytest.mark.parametrize("op", [Op.ADD, Op.MUL, Op.MAX], ids=lambda op: op.name)

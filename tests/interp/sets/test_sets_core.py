@@ -1,0 +1,184 @@
+"""The core level: each row that the rulings open, opened, and nothing of the strict set lost (P3)."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from uops.fuzz.generate import case
+from uops.interp.sets import allowed
+from uops.interp.sets.value import Loose
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.errors import Trap
+from uops.spec.node import toposort
+from uops.spec.ops import Op
+
+F = np.float32
+
+
+def _both(graph, **inputs):
+    return allowed(graph, inputs).values[0], allowed(graph, inputs, "core").values[0]
+
+
+def _p(k, like):
+    names = {np.dtype(np.float32): dt.float32, np.dtype(np.float64): dt.float64, np.dtype(np.int32): dt.int32}
+    names |= {
+        np.dtype(ml_dtypes.float8_e4m3fn): dt.fp8e4m3,
+        np.dtype(ml_dtypes.float8_e5m2): dt.fp8e5m2,
+        np.dtype(np.uint8): dt.uint8,
+    }
+    return b.param(k, like.shape, names[like.dtype])
+
+
+def test_r03_division_by_zero_is_any_in_core():
+    a, d = np.array([7, 7, -7], np.int32), np.array([0, 2, 0], np.int32)
+    for op in (Op.IDIV, Op.MOD):
+        strict, core = _both(b.alu(op, _p(0, a), _p(1, d)), p0=a, p1=d)
+        assert strict.exact and core.kinds() == {"exact": 1, "points": 0, "interval": 0, "any": 2}
+        assert core.contains(np.array([99, strict.best[1], 5], np.int32)).all()
+
+
+def test_r06_counts_beyond_the_width_are_any_in_core():
+    a, n = np.array([1, 1, 1, 1], np.int32), np.array([3, 32, -1, 31], np.int32)
+    for op in (Op.SHL, Op.SHR):
+        strict, core = _both(b.alu(op, _p(0, a), _p(1, n)), p0=a, p1=n)
+        assert strict.exact and core.kinds()["any"] == 2 and core.width_ulps()[[0, 3]].tolist() == [0, 0]
+
+
+def test_r11_max_may_drop_a_nan_in_core():
+    x, y = np.array([np.nan, 1, np.nan], F), np.array([2, np.nan, np.nan], F)
+    strict, core = _both(b.maximum(_p(0, x), _p(1, y)), p0=x, p1=y)
+    numbers, nans = np.array([2, 1, 3], F), np.full(3, np.nan, F)
+    assert core.contains(numbers).tolist() == [True, True, False] and core.contains(nans).all()
+    assert not strict.contains(numbers).any()
+
+
+def test_r11_a_reduced_max_may_drop_nans_in_core():
+    x = np.array([[1, np.nan, 3], [1, 2, 3]], F)
+    strict, core = _both(b.reduce(_p(0, x), Op.MAX, (1,)), p0=x)
+    assert core.contains(np.array([[3], [3]], F)).all() and core.contains(np.array([[np.nan], [3]], F)).all()
+    assert strict.exact and core.width_ulps()[1, 0] == 0
+
+
+@pytest.mark.parametrize("op", [Op.CMPGE, Op.CMPLE], ids=lambda op: op.name)
+def test_r13_comparisons_with_nan_are_either_in_core(op):
+    x, y = np.array([np.nan, 1], F), np.array([1, 1], F)
+    strict, core = _both(b.alu(op, _p(0, x), _p(1, y)), p0=x, p1=y)
+    assert strict.contains(np.array([True, True])).tolist() == [False, True]
+    assert core.contains(np.array([True, True])).all() and core.contains(np.array([False, False])).tolist() == [True, False]
+
+
+def test_r15_a_cast_out_of_range_is_any_in_core():
+    x = np.array([300.0, -1.0, np.nan, 255.9, -0.9, 7.0, np.inf], F)
+    strict, core = _both(b.cast(_p(0, x), dt.uint8), p0=x)
+    assert strict.exact and (core.width_ulps() == np.inf).tolist() == [True, True, True, False, False, False, True]
+    x = np.array([2.0**63, 2.0**63 - 1024, -(2.0**63)])
+    assert (_both(b.cast(_p(0, x), dt.int64), p0=x)[1].width_ulps() == np.inf).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("d", [dt.fp8e4m3, dt.fp8e5m2], ids=str)
+def test_r15_fp8_may_saturate_in_core(d):
+    x = np.array([1e6, -1e6, np.inf, 1.0, np.nan], F)
+    strict, core = _both(b.cast(_p(0, x), d), p0=x)
+    top = np.array([d.max_finite, -d.max_finite, d.max_finite, d.max_finite, d.max_finite]).astype(strict.best.dtype)
+    assert core.contains(top).tolist() == [True, True, True, False, False] and not strict.contains(top).any()
+    y = np.full(2, d.max_finite).astype(strict.best.dtype)
+    strict, core = _both(b.add(_p(0, y), _p(1, y)), p0=y, p1=y)
+    assert core.contains(y).all() and core.contains(strict.best).all() and not strict.contains(y).any()
+
+
+def test_r16_a_quotient_may_be_a_product_with_a_reciprocal_in_core():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=500).astype(F), rng.normal(size=500).astype(F)
+    strict, core = _both(b.div(_p(0, x), _p(1, y)), p0=x, p1=y)
+    other = x * (F(1) / y)
+    assert (other != strict.best).any() and core.contains(other).all() and not strict.contains(other).all()
+    assert core.width_ulps().max() <= 12
+
+
+def test_r16_a_root_may_be_its_decomposition_in_core():
+    x = np.abs(np.random.default_rng(1).normal(size=200)).astype(F)
+    strict, core = _both(b.sqrt(_p(0, x)), p0=x)
+    other = np.exp2(F(0.5) * np.log2(x))
+    assert core.contains(other).all() and core.contains(strict.best).all() and not strict.contains(other).all()
+
+
+def test_r16_mulacc_may_round_twice_in_core():
+    rng = np.random.default_rng(2)
+    x, y, z = (rng.normal(size=300).astype(F) for _ in range(3))
+    strict, core = _both(b.mulacc(_p(0, x), _p(1, y), _p(2, z)), p0=x, p1=y, p2=z)
+    other = x * y + z
+    assert core.contains(other).all() and core.contains(strict.best).all() and not strict.contains(other).all()
+
+
+@pytest.mark.parametrize("op", [Op.EXP2, Op.LOG2, Op.SIN], ids=lambda op: op.name)
+def test_r17_core_allows_four_ulp(op):
+    x = np.abs(np.random.default_rng(3).normal(size=100)).astype(F) + F(0.01)
+    strict, core = _both(b.alu(op, _p(0, x)), p0=x)
+    away = strict.best + 4 * np.spacing(np.abs(strict.best))
+    assert core.contains(away).all() and not strict.contains(away).any()
+
+
+def test_r17_core_allows_an_absolute_error_of_sin():
+    x = np.array([np.pi], F)
+    strict, core = _both(b.sin(_p(0, x)), p0=x)
+    assert core.contains(strict.best + F(2.0**-21)).all() and not core.contains(strict.best + F(2.0**-19)).any()
+    assert not strict.contains(strict.best + F(2.0**-21)).any()
+
+
+def test_r18_a_power_may_be_its_decomposition_in_core():
+    x = np.abs(np.random.default_rng(4).normal(size=200)).astype(F)
+    y = np.random.default_rng(5).normal(size=200).astype(F) * F(20)
+    strict, core = _both(b.pow_(_p(0, x), _p(1, y)), p0=x, p1=y)
+    other = np.exp2(np.log2(x) * y)
+    assert core.contains(other).all() and core.contains(strict.best).all() and not strict.contains(other).all()
+
+
+def test_r19_flush_to_zero_is_allowed_where_declared():
+    tiny = F(1e-40)
+    x = np.array([tiny, -tiny, 1.0, tiny], F)
+    y = np.array([1.0, 1.0, 1e-39, 2.0**100], F)
+    graph, inputs = b.mul(_p(0, x), _p(1, y)), {"p0": x, "p1": y}
+    plain = allowed(graph, inputs, "core").values[0]
+    flushing = allowed(graph, inputs, "core", ftz=True).values[0]
+    zeros = np.array([0.0, -0.0, 0.0, 0.0], F)
+    assert flushing.contains(zeros).all() and flushing.contains(plain.best).all() and not plain.contains(zeros).any()
+    moved = allowed(b.flip(_p(0, x), (True,)), {"p0": x}, "core", ftz=True).values[0]
+    assert moved.exact  # movement keeps every bit (R28)
+    with pytest.raises(ValueError, match="R19"):
+        allowed(graph, inputs, "strict", ftz=True)
+
+
+def test_r19_flushed_terms_move_a_sum():
+    x = np.full((1, 8), 1e-38, F)
+    x[0, ::2] = 1.5e-38
+    found = allowed(b.reduce(b.mul(_p(0, x), 0.5), Op.ADD, (1,)), {"p0": x}, "core", ftz=True).values[0]
+    assert found.contains(np.array([[0.0]], F)).all()
+
+
+@pytest.mark.parametrize("ftz", [False, True])
+def test_core_holds_every_strict_set(ftz, make_sampler):
+    judged = 0
+    for seed in range(250):
+        graph, inputs = case(seed, nodes=8, max_elements=60)
+        if any(u.op is Op.BITCAST for u in toposort(graph)):
+            continue  # strict points may become any, never fewer; but bits of a wider set are not comparable by sampling
+        try:
+            strict, core = allowed(graph, inputs).values, allowed(graph, inputs, "core", ftz=ftz).values
+        except Trap:
+            continue
+        for s, c in zip(strict, core, strict=True):
+            for k in range(3):
+                x = make_sampler(seed + k).member(s._value)
+                if isinstance(s._value, Loose) and s._value.any() is not None:
+                    x = np.where(s._value.any(), s.best, x)
+                assert c.contains(x).all(), (seed, c.describe(int(np.flatnonzero(~c.contains(x).reshape(-1))[0])))
+                judged += 1
+    assert judged > 300
+
+
+def test_an_unknown_level_is_refused():
+    with pytest.raises(ValueError, match="strict or core"):
+        allowed(b.const(1), {}, "lenient")  # type: ignore[arg-type]
