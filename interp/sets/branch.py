@@ -210,7 +210,7 @@ def cast_to_index(f: Layout, r: Layout, fn: Kernel, x: Loose) -> Value:
     if not lost.any():
         return out
     whole = owned(as_loose(r, out))
-    mark_any(whole, lost)
+    mark_any(whole, np.asarray(lost))
     return whole
 
 

@@ -102,7 +102,7 @@ def _bounded_sum(f: Layout, lo: Array, hi: Array, flags: Array | None, axes: Axe
     bound = (bound + error) * (1 + 4 * wide_u)
     out_lo, lost_lo = to_storage(f, low - bound)
     out_hi, lost_hi = to_storage(f, high + bound)
-    sure = lost_lo & lost_hi & (low * high > 0)  # e4m3 beyond its range, whatever the order
+    sure = lost_lo & lost_hi & ((low > bound) | (high < -bound))  # e4m3 beyond its range, whatever the order
     if sure.any():
         out_lo, out_hi = (np.where(sure, np.array(np.nan).astype(f.np), x) for x in (out_lo, out_hi))
     rows = np.stack([out_lo, best, out_hi])

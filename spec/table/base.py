@@ -26,7 +26,7 @@ class Gradient:
 
 
 #: Gradients by remark; rules are attached where reverse mode is defined.
-SMOOTH = Gradient("has a rule")
+SMOOTH = Gradient("differentiable; no rule is attached yet")
 NONE = Gradient("none: no derivative (R78)")
 EFFECT = Gradient("none: an effect or structure, no value")
 

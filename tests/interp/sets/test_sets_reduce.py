@@ -171,19 +171,22 @@ def test_r32_e4m3_overflow_is_nan_and_does_not_saturate_when_it_is_sure():
     assert found.contains(top).tolist() == [[False], [True]]
 
 
+def _times(x):
+    return functools.reduce(lambda p, k: p * x[:, k], range(1, x.shape[1]), x[:, 0].copy())
+
+
 @pytest.mark.parametrize("d", NARROW, ids=str)
 def test_r32_no_valid_order_of_a_product_is_flagged(d):
     rng = np.random.default_rng(d.bits + 2)
     for n, spread in ((2, 4), (3, 8), (9, 3), (33, 1), (7, LAYOUT[d].emin // -3)):
         x = (rng.choice([-1, 1], (80, n)) * 2.0 ** rng.uniform(-spread, spread, (80, n))).astype(np.float32).astype(LAYOUT[d].np)
         found = _sets(x, d, Op.MUL)
-        times = lambda y: functools.reduce(lambda p, k: p * y[:, k], range(1, n), y[:, 0].copy())  # noqa: E731
         for name, p in (
-            ("sequential", times(x)),
-            ("reversed", times(x[:, ::-1])),
-            ("permuted", times(rng.permuted(x, axis=1))),
-            ("ascending", times(np.take_along_axis(x, np.argsort(np.abs(x.astype(float)), axis=1), 1))),
-            ("wider", times(x.astype(WIDE[d])).astype(x.dtype)),
+            ("sequential", _times(x)),
+            ("reversed", _times(x[:, ::-1])),
+            ("permuted", _times(rng.permuted(x, axis=1))),
+            ("ascending", _times(np.take_along_axis(x, np.argsort(np.abs(x.astype(float)), axis=1), 1))),
+            ("wider", _times(x.astype(WIDE[d])).astype(x.dtype)),
         ):
             inside = found.contains(p[:, None])
             assert inside.all(), (name, n, spread, found.describe(int(np.flatnonzero(~inside)[0])))
@@ -239,3 +242,10 @@ def test_a_sum_of_a_transcendental_carries_its_width():
             assert found.contains(total[:, None]).all()
     assert not found.contains((found.best * np.float32(1.1)) + np.float32(0.1)).any()
     assert math.isfinite(found.width_ulps().max())
+
+
+def test_r32_e4m3_a_bound_beyond_the_range_on_both_sides_leaves_every_value():
+    x = np.array([[448, -448, 400, -400, 3, 300, -300, 200, -200, 100, -100, 448, -448, 448, -448]]).astype(ml_dtypes.float8_e4m3fn)
+    found = _sets(x, dt.fp8e4m3)
+    for v in (3, -3, 0, 448, -448, np.nan):
+        assert found.contains(np.array([[v]]).astype(x.dtype)).all(), v

@@ -21,40 +21,36 @@ from uops.spec.result import Result
 Array = Any
 
 
-def shape(vector: UOp) -> tuple[int, ...]:
-    """A shape operand is a Stack of index constants."""
-    return tuple(s.const for s in vector.src)
+Sizes = Callable[[UOp], tuple[int, ...]]
 
 
-def pad(u: UOp, x: Array) -> Array:
-    offset, full = shape(u.src[1]), shape(u.src[2])
-    return np.pad(x, [(o, n - o - k) for o, n, k in zip(offset, full, x.shape, strict=True)])
+def window(offset: tuple[int, ...], sizes: tuple[int, ...]) -> tuple[slice, ...]:
+    return tuple(slice(o, o + n) for o, n in zip(offset, sizes, strict=True))
 
 
-def shrink(u: UOp, x: Array) -> Array:
-    return x[tuple(slice(o, o + n) for o, n in zip(shape(u.src[1]), shape(u.src[2]), strict=True))]
+def pad(u: UOp, size: Sizes, x: Array) -> Array:
+    out = np.zeros(size(u.src[2]), x.dtype)
+    out[window(size(u.src[1]), x.shape)] = x
+    return out
 
 
-def wrapping(f: Callable[..., Array]) -> Callable[..., Array]:
-    def op(u: UOp, *operands: Array) -> Array:
-        with np.errstate(all="ignore"):
-            return f(*operands)
-
-    return op
+def ufunc(f: Callable[..., Array]) -> Callable[..., Array]:
+    return lambda u, size, *operands: f(*operands)
 
 
 EVALUATE: dict[Op, Callable[..., Array]] = {
-    Op.ADD: wrapping(np.add),
-    Op.SUB: wrapping(np.subtract),
-    Op.MUL: wrapping(np.multiply),
-    Op.NEG: wrapping(np.negative),
-    Op.MAX: wrapping(np.maximum),
-    Op.PERMUTE: lambda u, x: x.transpose(u.arg.order),
-    Op.FLIP: lambda u, x: x[tuple(slice(None, None, -1 if f else 1) for f in u.arg.flags)],
-    Op.RESHAPE: lambda u, x, s: x.reshape(shape(u.src[1])),
-    Op.EXPAND: lambda u, x, s: np.broadcast_to(x, shape(u.src[1])),
-    Op.PAD: lambda u, x, o, s: pad(u, x),
-    Op.SHRINK: lambda u, x, o, s: shrink(u, x),
+    Op.ADD: ufunc(np.add),
+    Op.SUB: ufunc(np.subtract),
+    Op.MUL: ufunc(np.multiply),
+    Op.NEG: ufunc(np.negative),
+    Op.MAX: ufunc(np.maximum),
+    Op.STACK: lambda u, size, *xs: np.stack(xs),
+    Op.PERMUTE: lambda u, size, x: x.transpose(u.arg.order),
+    Op.FLIP: lambda u, size, x: x[tuple(slice(None, None, -1 if f else 1) for f in u.arg.flags)],
+    Op.RESHAPE: lambda u, size, x: x.reshape(size(u.src[1])),
+    Op.EXPAND: lambda u, size, x: np.broadcast_to(x, size(u.src[1])),
+    Op.PAD: pad,
+    Op.SHRINK: lambda u, size, x: x[window(size(u.src[1]), size(u.src[2]))],
 }
 ROWS = {
     "Elementwise/Add", "Elementwise/Mul", "Elementwise/Max", "Decomposed/Neg", "Decomposed/Sub", "Source/Param",
@@ -78,17 +74,21 @@ class Template(Backend):
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         values: dict[UOp, Array] = {}
-        for u in toposort(graph):
-            if u.dtype is dt.index:
-                values[u] = None
-            elif u.op is Op.PARAM:
-                values[u] = inputs[f"p{u.arg.slot}"]
-            elif u.op is Op.CONST:
-                values[u] = np.array(u.const, u.dtype.name)
-            elif u.op is Op.STACK:
-                values[u] = np.stack([values[s] for s in u.src])
-            elif u.op in EVALUATE:
-                values[u] = EVALUATE[u.op](u, *(values[s] for s in u.src))
-            else:
-                raise Unsupported(u.op.name, self.name)
+
+        def size(vector: UOp) -> tuple[int, ...]:
+            """A shape operand is a Stack of index constants and named variables."""
+            return tuple(s.const if s.op is Op.CONST else int(inputs[s.arg.name]) for s in vector.src)
+
+        with np.errstate(all="ignore"):
+            for u in toposort(graph):
+                if u.dtype is dt.index:
+                    continue
+                if u.op is Op.PARAM:
+                    values[u] = inputs[f"p{u.arg.slot}"]
+                elif u.op is Op.CONST:
+                    values[u] = np.array(u.const, u.dtype.name)
+                elif u.op in EVALUATE:
+                    values[u] = EVALUATE[u.op](u, size, *(values[s] for s in u.src if s.dtype is not dt.index))
+                else:
+                    raise Unsupported(u.op.name, self.name)
         return Result((np.ascontiguousarray(values[graph]).reshape(graph.shape),), {})
