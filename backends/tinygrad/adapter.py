@@ -1,7 +1,7 @@
 """tinygrad as a backend under test: it compiles and runs the graph that `uops.backends.tinygrad.forms` writes with its UOps.
 
-Two devices. `tinygrad` is PYTHON, its emulator of its own UOps, which needs nothing else; before Python 3.12 that device has no float16
-and tinygrad replaces it by float32 arithmetic. `tinygrad-x86` is CPU:X86, its assembler, whose helper programs need `clang`.
+Two devices. `tinygrad` is PYTHON, its emulator of its own UOps, which needs nothing else; before Python 3.12 that device lacks
+float16, and tinygrad computes in float32 in its place. `tinygrad-x86` is CPU:X86, its assembler, whose helper programs need clang.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import math
 import os
 import shutil
 from collections.abc import Mapping
-from importlib import import_module
 from importlib.metadata import version
 from typing import Any, ClassVar
 
@@ -40,12 +39,13 @@ class Tinygrad(Backend):
             raise SpecError(f"tinygrad's {self.device} device compiles its helper programs with clang, which is not on the path")
         os.environ["DEV"] = self.device
         try:
-            tinygrad, uop = import_module("tinygrad"), import_module("tinygrad.uop.ops")
+            from tinygrad import Device, Tensor, dtypes
+            from tinygrad.uop.ops import Ops
+            from tinygrad.uop.ops import UOp as TinygradUOp
         except ImportError as e:
             raise SpecError("tinygrad is not installed: pip install 'uops[peers]'") from e
-        self._library = Library(
-            tinygrad.Tensor, uop.UOp, uop.Ops, {d: getattr(tinygrad.dtypes, d.name) for d in dt.STORABLE}, tinygrad.Device.DEFAULT
-        )
+        kinds = {d: getattr(dtypes, d.name) for d in dt.STORABLE}
+        self._library = Library(Tensor, TinygradUOp, Ops, kinds, Device.DEFAULT)
 
     def version(self) -> str:
         import platform

@@ -4,7 +4,8 @@ Nothing is evaluated here and no result is repaired. Where a name or a form diff
 
 - Idiv and Mod are FLOORDIV and FLOORMOD; Not is `logical_not`; Div is `div`, since FDIV has no meaning in a tensor graph;
 - Mulacc is MUL and ADD, which tinygrad joins again on devices that have the op;
-- CmpGt, CmpGe and CmpLe are written with CMPLT, as tinygrad's own operators write them; broadcasting is spelt out with Reshape and Expand;
+- CmpGt, CmpGe and CmpLe are written with CMPLT, as tinygrad's own operators write them;
+- broadcasting is spelt out with Reshape and Expand;
 - a Reduce is the method `_rop`, which drops the reduced axes, and a Reshape that puts them back;
 - Load is `clone`, a fresh buffer; a gate, on a Load or a Store, is a `where` with the alternative or the old contents;
 - Slice is Shrink and Bitcast of a buffer; Index with a vector is subscription, one axis at a time (R45);

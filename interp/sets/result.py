@@ -84,7 +84,8 @@ class AllowedSet:
         if not isinstance(v, Loose):
             return np.zeros(self.shape, np.int8)
         listed = np.ones(self.shape, np.bool_) if v.tri is None else np.zeros(self.shape, np.bool_) if v.disc is None else v.disc
-        kind = np.where(v.exact(), 0, np.where(listed, 1, 2))
+        with np.errstate(invalid="ignore"):
+            kind = np.where(v.exact(), 0, np.where(listed, 1, 2))
         lost = v.any()
         return kind if lost is None else np.where(lost, 3, kind)
 

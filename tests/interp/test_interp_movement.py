@@ -273,7 +273,7 @@ def test_r48_a_symbolic_size_that_does_not_fit_traps():
 
 def test_executed_and_trace_report_what_ran():
     graph = B.get(B.function(B.tuple_(B.neg(B.param(0, (2, 3, 4), dt.int32)), B.sin(B.const(1.0))), P), 0)
-    assert executed(graph, {"p0": T}) == {Op.PARAM, Op.NEG, Op.GETTUPLE}
+    assert executed(graph, {"p0": T}) == {Op.PARAM, Op.NEG, Op.GETTUPLE, Op.FUNCTION}
     seen = []
     run(graph, {"p0": T}, trace=lambda u, v: seen.append((u.op, None if v is None else v.shape)))
     assert (Op.NEG, (2, 3, 4)) in seen

@@ -8,6 +8,7 @@ from tinygrad.helpers import DEV
 DEV.value = sys.argv[1] if sys.argv[1:] else "PYTHON"
 nan = float("nan")
 expected = [nan, nan, nan, nan]
-got = [Tensor([a]).maximum(Tensor([b])).item() for a, b in ((1.0, nan), (nan, 1.0))] + [Tensor(v).max().item() for v in ([6.0, nan], [nan, 6.0])]
+pairs = (6.0, nan), (nan, 6.0)
+got = [Tensor([a]).maximum(Tensor([b])).item() for a, b in pairs] + [Tensor([a, b]).max().item() for a, b in pairs]
 print(f"expected {expected}, got {got}")
 sys.exit(str(got) != str(expected))

@@ -1,4 +1,4 @@
-"""R05, R70: 200..209 as int8 are all negative; uint8 250..259 wraps, and four of them are below 5; 2^31 wraps to a negative int32."""
+"""R05, R70: 200..209 as int8 are negative; of uint8 250..259, four wrap below 5; four int32 multiples of 2^30 are negative."""
 
 import sys
 

@@ -6,6 +6,8 @@ from tinygrad import Tensor
 from tinygrad.helpers import DEV
 
 DEV.value = sys.argv[1] if sys.argv[1:] else "PYTHON"
+
+
 def run(x: float, y: float) -> object:
     try:
         return (Tensor([x]) ** Tensor([y])).item()

@@ -6,6 +6,8 @@ from tinygrad import Tensor, dtypes
 from tinygrad.helpers import DEV
 
 DEV.value = sys.argv[1] if sys.argv[1:] else "PYTHON"
+
+
 def run(a: Tensor) -> object:
     try:
         return a.item()

@@ -8,6 +8,8 @@ from tinygrad.helpers import DEV
 from tinygrad.uop.ops import Ops
 
 DEV.value = sys.argv[1] if sys.argv[1:] else "PYTHON"
+
+
 def half(*bits: int) -> Tensor:
     return Tensor(struct.pack(f"{len(bits)}H", *bits), dtype=dtypes.float16)
 

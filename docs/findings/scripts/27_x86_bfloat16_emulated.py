@@ -1,4 +1,4 @@
-"""R16, R19, R28: subnormals are kept, by Bitcast and conversions too, and every op is rounded to bfloat16. On CPU:X86, which needs clang."""
+"""R16, R19, R28: subnormals are kept, also by Bitcast and Cast; every op is rounded to bfloat16. On CPU:X86, which needs clang."""
 
 import sys
 

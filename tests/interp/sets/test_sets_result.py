@@ -119,3 +119,15 @@ def test_allowed_gives_what_run_gives_as_best():
     assert len(got.values) == len(found.values) and got.buffers.keys() == found.buffers.keys()
     for value, allowed_set in zip((*got.values, *got.buffers.values()), (*found.values, *found.buffers.values()), strict=True):
         assert (allowed_set.best == value).all() and allowed_set.contains(value).all()
+
+
+@pytest.mark.filterwarnings("error")
+def test_judging_a_signalling_nan_warns_of_nothing():
+    x = np.array([0x7FA00000, 0x3F000000], np.uint32).view(np.float32)
+    with np.errstate(all="warn"):
+        found = allowed(
+            b.where(b.param(1, (2,), dt.bool_), b.param(0, (2,), dt.float32), b.sin(b.param(2, (2,), dt.float32))),
+            {"p0": x, "p1": np.array([True, False]), "p2": np.array([0.5, 0.25], np.float32)},
+        ).values[0]
+        assert found.contains(found.best).all() and found.kinds()["interval"] == 1
+        assert found.width_ulps()[0] == 0 and found.describe(0) == "nan"
