@@ -12,7 +12,7 @@ from uops.spec.dtypes import DType
 
 Array = npt.NDArray[Any]
 #: Bits of precision beyond which a float64 result and any halfway point near it are told apart for these inputs.
-PRECISION = 200
+PRECISION = 128
 
 
 def errors(name: str, d: DType, operands: tuple[Array, ...], got: Array) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
