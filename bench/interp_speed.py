@@ -2,11 +2,11 @@
 
     python bench/interp_speed.py [--graphs N] [--seed S]
 
-The graphs are those of the generator (`uops.fuzz.generate`) with exactly 12 live nodes: every node but index values, which spell shapes
-and positions. They have every family and dtype of the TENSOR dialect and at most 1,000 elements per value. Each is built before the clock
-starts and evaluated once, so that nothing is warm but the interpreter itself; processor time is measured, and graphs built earlier are
-kept out of the garbage collector's sight (`gc.freeze`). `values` includes the derivation of every node's min_max, which its asserts
-need; `sets` evaluates the allowed sets at the strict level, derivation included.
+The graphs are those of the generator (`uops.fuzz.generate`) with exactly 12 live nodes: every node but index values, which spell
+shapes and positions. They have every family and dtype of the TENSOR dialect and at most 1,000 elements per value. Each is built
+before the clock starts and evaluated once, so that nothing is warm but the interpreter itself; processor time is measured, and
+graphs built earlier are kept out of the garbage collector's sight (`gc.freeze`). `values` includes the derivation of every node's
+min_max, which its asserts need; `sets` evaluates the allowed sets at the strict level, derivation included.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def main() -> None:
     work: list[Case] = cases(options.seed, options.graphs)
     half = len(work) // 2
     sizes = sorted(largest(c) for c in work)
-    print(f"{len(work)} graphs from seed {options.seed}: {LIVE} live nodes; largest input {sizes[half]} elements (median), {sizes[-1]} (most)")
+    print(f"{len(work)} graphs from seed {options.seed}, {LIVE} live nodes each")
+    print(f"largest input: {sizes[half]} elements in the median graph, {sizes[-1]} at most")
     for case in cases(10**9, 100):  # import and tabulate what is made on first use
         run(case.graph, case.inputs)
         allowed(case.graph, case.inputs)

@@ -148,8 +148,8 @@ _RULE_FAULTS = (IndexError, KeyError, TypeError, ValueError, AttributeError, Zer
 
 
 def _fill(root: UOp, slot: str) -> Any:
-    """Compute one property of `root`. A rule reads its sources' properties, which computes them in turn; a graph too deep for that is
-    walked iteratively."""
+    """Compute one property of `root`. A rule reads its sources' properties, which computes them in turn; a graph too deep for
+    that is walked iteratively."""
     try:
         value = _derived(root, slot)
     except RecursionError:

@@ -133,6 +133,10 @@ def pick(f: Layout, v: Value, shape: tuple[int, ...], where: Array) -> Loose:
 def patch(into: Loose, where: Array, part: Loose) -> None:
     """Overwrite the elements at flat positions `where` by the 1-D `part`; `into` owns its components."""
     shape = into.shape
+    for name in ("tri", "flags", "pts", "disc"):
+        component = getattr(into, name)
+        if component is not None and not component.flags.c_contiguous:  # else reshape would give a copy to write to
+            setattr(into, name, np.ascontiguousarray(component))
     if part.tri is not None:
         _rows(into.rows)[:, where] = part.tri
     if into.flags is None and part.flags is not None:

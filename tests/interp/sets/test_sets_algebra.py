@@ -14,6 +14,7 @@ from uops.interp.sets import branch
 from uops.interp.sets.arithmetic import RULES
 from uops.interp.sets.layout import LAYOUT
 from uops.interp.sets.power import _fixed as pow_fixed
+from uops.interp.sets.result import AllowedSet
 from uops.interp.sets.rules import apply, convert, negated, unite
 from uops.interp.sets.transcend import EXACT
 from uops.interp.sets.value import Loose, best_of
@@ -143,6 +144,16 @@ def test_r30_points_of_integers_combine(op, d, make_sampler, judge):
 
 
 def _kinds(d, v):
-    from uops.interp.sets.result import AllowedSet
-
     return AllowedSet(d, v).kinds()
+
+
+@pytest.mark.parametrize("op", [Op.LOG2, Op.EXP2, Op.SIN, Op.RECIP, Op.TRUNC, Op.SQRT], ids=lambda op: op.name)
+def test_the_order_of_memory_changes_no_set(op, make_sampler):
+    s, f = make_sampler(21), LAYOUT[dt.float32]
+    for _ in range(ROUNDS):
+        v = s.set_of(dt.float32, 12)
+        if isinstance(v, Loose):
+            square = v.map(lambda x, lead: x.reshape(*x.shape[:lead], 4, 3))
+            turned = square.map(lambda x, lead: np.asfortranarray(x))
+            a, c = AllowedSet(dt.float32, apply(op, f, (square,))), AllowedSet(dt.float32, apply(op, f, (turned,)))
+            assert [a.describe(k) for k in range(12)] == [c.describe(k) for k in range(12)]
