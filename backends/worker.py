@@ -7,6 +7,7 @@ a case can end is an `Outcome`; no exception of the backend, no signal and no ti
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import select
 import signal
@@ -33,7 +34,8 @@ from uops.spec.text import show
 
 #: How a case can end.
 STATUSES = ("ok", "error", "crash", "timeout", "unsupported", "trap")
-_CHUNK = 1 << 16
+#: Bytes read at a time, and the room asked for in a pipe: large arrays cross in few turns.
+_CHUNK = 1 << 20
 _TAIL = 2000
 
 
@@ -142,8 +144,8 @@ class _Process:
     """A started `uops.backends.serve`, its pipes, and what it printed."""
 
     def __init__(self, settings: Mapping[str, Any], limits: Limits) -> None:
-        read, give = os.pipe()
-        take, write = os.pipe()
+        read, give = _pipe()
+        take, write = _pipe()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         command = [sys.executable, "-m", "uops.backends.serve", str(read), str(write)]
         try:
@@ -235,6 +237,14 @@ class _Process:
             self._popen.kill()
             self._popen.wait()
         self._log.close()
+
+
+def _pipe() -> tuple[int, int]:
+    """A pipe, as large as the system lets it be."""
+    ends = os.pipe()
+    with contextlib.suppress(OSError, AttributeError):
+        fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, _CHUNK)
+    return ends
 
 
 def _environment() -> dict[str, str]:

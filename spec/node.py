@@ -144,6 +144,7 @@ Rule = Callable[[UOp], Any]
 RULES: dict[str, dict[Op, Rule]] = {slot: {} for slot in _SLOTS}
 
 
+_set = object.__setattr__
 _RULE_FAULTS = (IndexError, KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError)
 
 
@@ -151,10 +152,12 @@ def _fill(root: UOp, slot: str) -> Any:
     """Compute one property of `root`. A rule reads its sources' properties, which computes them in turn; a graph too deep for
     that is walked iteratively."""
     try:
-        value = _derived(root, slot)
+        value = RULES[slot][root.op](root)
     except RecursionError:
         return _fill_deep(root, slot)
-    object.__setattr__(root, slot, value)
+    except _RULE_FAULTS:
+        value = _derived(root, slot)  # registers the rules, or says what is wrong
+    _set(root, slot, value)
     return value
 
 

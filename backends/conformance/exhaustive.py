@@ -149,7 +149,7 @@ def _graph(reference: Reference, n: int) -> UOp:
 
 
 def _judge(tally: Tally, reference: Reference, operands: tuple[Array, ...], got: Array) -> None:
-    """Count what is outside the reference's bound, in blocks that stay in cache; a NaN must be a NaN, an infinity and a zero its own."""
+    """Count what is outside the reference's bound, in blocks that stay in cache."""
     for start in range(0, len(got), _BLOCK):
         block = slice(start, start + _BLOCK)
         with np.errstate(all="ignore"):

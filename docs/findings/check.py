@@ -2,8 +2,9 @@
 
     python check.py REPORT/report.json [FINDINGS.json]
 
-A cell is explained when a rule of the findings file covers its row, dtype and edge class, and each failure that the report records for it
-looks like one of the rule's findings: `evidence` is a regular expression over "operands | got G | allowed A | message".
+A cell is explained when a rule of the findings file covers its row, dtype and edge class, and each failure that the report records
+for it looks like one of the rule's findings: `evidence` is a regular expression over "operands | got G | allowed A", or over the
+message of a failure without a value. A cell counts for the first finding of its rule that is seen in it.
 Prints the number of cells per finding and level, then what is not explained; the exit status is 1 if there is any.
 """
 
@@ -33,19 +34,14 @@ def rule_for(rules: list[dict[str, Any]], cell: dict[str, Any]) -> dict[str, Any
     return next((r for r in rules if all(fnmatchcase(cell[k], glob) for k in ("row", "dtype", "edge") for glob in [r[k]])), None)
 
 
-def explain(findings: dict[str, Any], rules: list[dict[str, Any]], cell: dict[str, Any], level: str) -> tuple[set[str], list[str]]:
-    """The findings seen in a failing cell, and the failures that none of its rule's findings explains."""
+def explain(findings: dict[str, Any], rules: list[dict[str, Any]], cell: dict[str, Any], level: str) -> tuple[list[str], list[str]]:
+    """The findings seen in a failing cell, in the rule's order, and the failures that none of them explains."""
     rule = rule_for(rules, cell)
     failures = [line(f) for f in cell[level]["failures"]]
     if rule is None:
-        return set(), failures or ["no rule, and no failure was recorded"]
-    seen, left = set(), []
-    for text in failures:
-        found = {name for name in rule["findings"] if re.search(findings[name]["evidence"], text)}
-        seen |= found
-        if not found:
-            left.append(text)
-    return seen, left
+        return [], failures or ["no rule, and no failure was recorded"]
+    seen = [name for name in rule["findings"] if any(re.search(findings[name]["evidence"], text) for text in failures)]
+    return seen, [text for text in failures if not any(re.search(findings[name]["evidence"], text) for name in seen)]
 
 
 def check(report: dict[str, Any], document: dict[str, Any]) -> tuple[dict[str, Counter[str]], list[str]]:
@@ -61,7 +57,7 @@ def check(report: dict[str, Any], document: dict[str, Any]) -> tuple[dict[str, C
             name = f"{cell['row']} x {cell['dtype']} x {cell['edge']} ({level})"
             unexplained += [f"{name}: {text}" for text in left]
             if seen:
-                counts[level][min(seen)] += 1
+                counts[level][seen[0]] += 1
     return counts, unexplained
 
 

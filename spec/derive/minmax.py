@@ -7,8 +7,10 @@ outward.
 from __future__ import annotations
 
 import math
+from functools import cache
 from fractions import Fraction
 
+from uops.spec import dtypes as dt
 from uops.spec.derive.dtype import tuple_element
 from uops.spec.derive.exact import round_down, round_up
 from uops.spec.dtypes import DType, Kind
@@ -17,17 +19,18 @@ from uops.spec.ops import ALU, MARKERS, Op
 
 INF = math.inf
 _EXACT = 1 << 53  # integers up to here are floats
-BOOL: MinMax = (False, True)
+#: [dtype_min, dtype_max], one tuple per dtype: the commonest interval by far, so that rules and users may ask for it with `is`.
+WHOLE: dict[DType, MinMax] = {d: (d.min, d.max) for d in dt.ALL if d is not dt.void}
+BOOL: MinMax = WHOLE[dt.bool_]
 
 
 def whole(d: DType) -> MinMax:
     """[dtype_min, dtype_max]."""
-    return d.min, d.max
+    return WHOLE[d]
 
 
 def dtype_range(u: UOp) -> MinMax | None:
-    d = u.dtype
-    return None if d.kind is Kind.VOID else (d.min, d.max)
+    return WHOLE.get(u.dtype)
 
 
 def void(u: UOp) -> None:
@@ -60,16 +63,21 @@ def fit(d: DType, lo: float, hi: float) -> MinMax:
     """An integer interval as it is when it fits in `d`, else the whole range: the wrapped values may be anywhere (R70)."""
     if d.kind is Kind.INDEX:
         return _widen(lo, hi)
-    return (lo, hi) if d.min <= lo and hi <= d.max else (d.min, d.max)
+    least, most = all_of_it = WHOLE[d]
+    return (lo, hi) if least <= lo and hi <= most else all_of_it
 
 
-def hull(*pairs: MinMax) -> MinMax:
-    return min(p[0] for p in pairs), max(p[1] for p in pairs)
+def hull(first: MinMax, *others: MinMax) -> MinMax:
+    for p in others:
+        if p is not first:
+            first = min(first[0], p[0]), max(first[1], p[1])
+    return first
 
 
 def outward(d: DType, lo: float | Fraction | None, hi: float | Fraction | None) -> MinMax:
     """Exact float bounds rounded outward to `d`; None stands for a bound that NaN made unknown."""
-    return (d.min if lo is None else round_down(d, lo)), (d.max if hi is None else round_up(d, hi))
+    bounds = (d.min if lo is None else round_down(d, lo)), (d.max if hi is None else round_up(d, hi))
+    return bounds if bounds != WHOLE[d] else WHOLE[d]
 
 
 def _sum(a: float, b: float) -> float | Fraction | None:
@@ -105,7 +113,9 @@ def _pairs(u: UOp) -> tuple[MinMax, MinMax]:
 
 
 def of_add(u: UOp) -> MinMax:
-    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    d, ((a, A), (b, B)) = u.dtype, (pairs := _pairs(u))
+    if pairs[0] is pairs[1] is WHOLE[d]:  # as the rest would find, at more cost; so in the two rules below
+        return pairs[0]
     if d.kind is Kind.BOOL:
         return a or b, A or B
     if not d.is_float:
@@ -114,7 +124,9 @@ def of_add(u: UOp) -> MinMax:
 
 
 def of_sub(u: UOp) -> MinMax:
-    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    d, ((a, A), (b, B)) = u.dtype, (pairs := _pairs(u))
+    if pairs[0] is pairs[1] is WHOLE[d]:
+        return pairs[0]
     if not d.is_float:
         return fit(d, a - B, A - b)
     return outward(d, _sum(a, -B), _sum(A, -b))
@@ -132,7 +144,9 @@ def _times(a: float, b: float) -> float:
 
 
 def of_mul(u: UOp) -> MinMax:
-    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    d, ((a, A), (b, B)) = u.dtype, (pairs := _pairs(u))
+    if pairs[0] is pairs[1] is WHOLE[d]:
+        return pairs[0]
     corners = ((a, b), (a, B), (A, b), (A, B))
     if d.kind is Kind.BOOL:
         return a and b, A and B
@@ -280,8 +294,8 @@ def of_not(u: UOp) -> MinMax:
 
 
 def of_where(u: UOp) -> MinMax:
-    p, b, c = (s.min_max for s in u.src)
-    assert p is not None and b is not None and c is not None
+    b, c = u.src[1].min_max, u.src[2].min_max
+    assert b is not None and c is not None
     return hull(b, c)
 
 
@@ -289,14 +303,24 @@ def of_cast(u: UOp) -> MinMax:
     """R70: "clamped" is unsound under wrap; an interval is kept only where the cast is monotonic on it."""
     d, p, s = u.arg.dtype, u.src[0].min_max, u.src[0].dtype
     assert p is not None
+    return _of_whole(s, d) if p is WHOLE[s] else _converted(s, d, p)
+
+
+@cache
+def _of_whole(s: DType, d: DType) -> MinMax:
+    return _converted(s, d, WHOLE[s])
+
+
+def _converted(s: DType, d: DType, p: MinMax) -> MinMax:
     if d.kind is Kind.BOOL:
         return _to_bool(s, p)
     if d.is_float:
         return outward(d, *(x if isinstance(x, float) else float(x) if -_EXACT <= x <= _EXACT else Fraction(x) for x in p))
     if not s.is_float:
         return fit(d, int(p[0]) if not math.isinf(p[0]) else p[0], int(p[1]) if not math.isinf(p[1]) else p[1])
-    lo, hi = (min(max(_trunc(x), d.min), d.max) for x in p)
-    return min(lo, 0), max(hi, 0)
+    least, most = WHOLE[d]
+    lo, hi = (min(max(_trunc(x), least), most) for x in p)
+    return (min(lo, 0), max(hi, 0)) if lo != least or hi != most else WHOLE[d]
 
 
 def _trunc(x: float) -> float:
