@@ -12,18 +12,17 @@ import numpy as np
 from uops.interp.memory import describe
 from uops.interp.storage import NUMPY, OBJECT, SMALL, Array
 from uops.spec import dtypes as dt
+from uops.spec.derive.minmax import WHOLE
 from uops.spec.dtypes import DType
 from uops.spec.errors import Unsound
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
-#: The interval that says nothing, per dtype.
-WHOLE: dict[DType, tuple[Any, Any]] = {d: (d.min, d.max) for d in NUMPY}
 _FLOATS = frozenset(dt.FLOATS)
 _SMALL = frozenset(SMALL)
 _INDEX = dt.index
 #: Up to this many elements a loop is faster than two reductions.
-_FEW = 24
+_FEW = 64
 _fmin: Any = np.fmin.reduce
 _fmax: Any = np.fmax.reduce
 _min: Any = np.minimum.reduce
@@ -43,13 +42,15 @@ _VIEWS = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.SHRINK})
 def check_value(u: UOp, v: Array, sizes: Sizes, scope: Any) -> None:
     """Assert the derived properties of `u`, evaluated in `scope`, on its value."""
     d = u.dtype
-    if v.dtype is not NUMPY[d] and v.dtype != NUMPY[d] and not (d is _INDEX and v.dtype == OBJECT):
-        unsound(u, "dtype", NUMPY[d], v.dtype)
+    wanted, given = NUMPY[d], v.dtype
+    if given is not wanted and given != wanted and not (d is _INDEX and given == OBJECT):
+        unsound(u, "dtype", wanted, given)
     if v.shape != u.shape and v.shape != (shape := sizes.shape(scope, u)):
         unsound(u, "shape", shape, v.shape)
     bounds = u.min_max
-    if bounds != WHOLE[d] and not (u.op in _VIEWS and bounds is u.src[0].min_max):
-        check_bounds(u, d, v, bounds)
+    if bounds is WHOLE[d] or (u.op in _VIEWS and bounds is u.src[0].min_max):
+        return
+    check_bounds(u, d, v, bounds)
 
 
 def check_bounds(u: UOp, d: DType, v: Array, bounds: tuple[Any, Any] | None) -> None:
@@ -59,20 +60,17 @@ def check_bounds(u: UOp, d: DType, v: Array, bounds: tuple[Any, Any] | None) -> 
     if d in _SMALL:
         v = v.astype(np.float32)
     if not v.ndim:
-        x = v.item()
-        if x < lo or x > hi:
-            unsound(u, "min_max", bounds, x)
-        return
-    if v.size <= _FEW:
-        for x in v.ravel().tolist():
-            if x < lo or x > hi:  # never for NaN
-                unsound(u, "min_max", bounds, x)
-        return
-    if d in _FLOATS:
+        least = most = v.item()
+    elif v.size <= _FEW:
+        elements = v.ravel().tolist()
+        if elements and elements[0] != elements[0]:  # else NaN is never the least or greatest of a list
+            elements = [x for x in elements if x == x]
+        least, most = min(elements, default=lo), max(elements, default=hi)
+    elif d in _FLOATS:
         least, most = _fmin(v, None).item(), _fmax(v, None).item()  # NaN where every element is
     else:
         least, most = _min(v, None), _max(v, None)
-    if least < lo or most > hi:
+    if least < lo or most > hi:  # never for NaN
         unsound(u, "min_max", bounds, (least, most))
 
 

@@ -69,24 +69,32 @@ class Machine:
         finally:
             self.frames = resting
 
-    def _advance(self, scope: Scope, stack: list[UOp]) -> None:
-        """Evaluate until the frame is done or another one lies above it. This is the loop whose speed matters."""
+    def _advance(self, scope: Scope, stack: list[Any]) -> None:
+        """Evaluate until the frame is done or another one lies above it. This is the loop whose speed matters.
+
+        A node that waits for sources has the tuple of them above it on the stack, below those to evaluate; who meets the tuple again
+        knows that they have cells.
+        """
         cells, check, depth = scope.cells, self.check, len(self.frames)
+        push, pop = stack.append, stack.pop
         while stack:
             u = stack[-1]
-            if u in cells:
-                stack.pop()
+            if u.__class__ is tuple:
+                sources = pop()
+                u = stack[-1]
+            elif u in cells:
+                pop()
                 continue
+            elif sources := u.src:
+                find = _SOURCES[u.op._value_]
+                if find is not None:
+                    sources = find(u)
+                missing = [s for s in sources if s not in cells]
+                if missing:
+                    push(sources)
+                    stack += missing
+                    continue
             number = u.op._value_
-            find = _SOURCES[number]
-            sources = u.src if find is None else find(u)
-            ready = True
-            for s in sources:
-                if s not in cells:
-                    stack.append(s)
-                    ready = False
-            if not ready:
-                continue
             kernels = _KERNELS[number]
             if kernels is not None:
                 cell = self._compute(kernels, cells, sources)
@@ -96,13 +104,15 @@ class Machine:
                     if len(self.frames) == depth:
                         raise Crash(f"{describe(u)} waits for nothing")
                     return
-            if cell is not VOID and cell.__class__ is not Ref:
-                if cell.__class__ is not _ndarray:
-                    cell = np.asarray(cell, None if u.dtype is dt.index else NUMPY[u.dtype])
+            if cell.__class__ is _ndarray:
+                if check:
+                    check_value(u, cell, self, scope)
+            elif cell is not VOID and cell.__class__ is not Ref:  # a NumPy scalar
+                cell = np.asarray(cell, None if u.dtype is dt.index else NUMPY[u.dtype])
                 if check:
                     check_value(u, cell, self, scope)
             cells[u] = cell
-            stack.pop()
+            pop()
         self.frames.pop()
 
     def _compute(self, kernels: Row, cells: dict[UOp, Cell], sources: tuple[UOp, ...]) -> Any:
@@ -147,8 +157,9 @@ class Machine:
         self.clock = bit + 1
         if storage.write_bits:
             self._ordered_read(ref, storage, bit)
-        else:
-            memory.record_read(storage, bit, ref, 0)
+        else:  # nothing to race with
+            storage.reads.append(ref)
+            storage.read_bits |= 1 << bit
         if self.check:
             check_value(ref.node, value, self, ref.scope)
         ref.value = value

@@ -28,6 +28,7 @@ from uops.spec.ops import Op
 OUTSIDE = -(1 << 62)
 
 Step = Callable[[Array], Array]
+_RESHAPE = Op.RESHAPE
 
 
 class Storage:
@@ -53,6 +54,7 @@ class Ref:
         "bit",
         "look",
         "node",
+        "once",
         "parent",
         "place",
         "places",
@@ -82,6 +84,7 @@ class Ref:
         self.place = place
         self.risky: bool = parent is not None and parent.risky  # an Index on the path is out of bounds
         self.whole: bool = place is None and (parent is None or parent.whole)  # every element, in the storage's order
+        self.once: bool = place is None and (parent is None or parent.once)  # no element of the storage twice, for certain
         self.value: Array | None = None  # what the implicit Load gave
         self.bit: int | None = None  # the number of that access
         self.seen: Array | None = None
@@ -134,7 +137,8 @@ def _moved_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref:
         return move(u, x, more)
 
     ref = Ref(parent.storage, scope, u, parent, step, step)
-    ref.whole = parent.whole and u.op is Op.RESHAPE
+    ref.whole = parent.whole and u.op is _RESHAPE
+    ref.once = parent.once
     return ref
 
 
@@ -219,23 +223,17 @@ def shape_of(ref: Ref) -> tuple[int, ...]:
 # Through a path
 
 
-def _path(ref: Ref, known: Callable[[Ref], bool]) -> tuple[Ref, list[Ref]]:
-    """The nearest ancestor for which `known` holds, or the storage's own reference, and the references from there to `ref`."""
-    steps: list[Ref] = []
-    while ref.parent is not None and not known(ref):
-        steps.append(ref)
-        ref = ref.parent
-    return ref, steps[::-1]
-
-
 def look(ref: Ref) -> Array:
     """The elements of `ref` in its storage's present data."""
     storage = ref.storage
     version = storage.version
-    start, steps = _path(ref, lambda r: r.version == version)
-    x = storage.data if start.parent is None else start.seen
+    steps: list[Ref] = []
+    while ref.parent is not None and ref.version != version:
+        steps.append(ref)
+        ref = ref.parent
+    x = storage.data if ref.parent is None else ref.seen
     assert x is not None
-    for r in steps:
+    for r in reversed(steps):
         if r.look is not None:
             x = r.look(x)
         r.seen, r.version = x, version
@@ -244,12 +242,15 @@ def look(ref: Ref) -> Array:
 
 def places_of(ref: Ref) -> Array:
     """Byte position of every element of `ref`."""
-    start, steps = _path(ref, lambda r: r.places is not None)
-    if start.places is None:
-        data = start.storage.data
-        start.places = (np.arange(data.size, dtype=np.int64) * data.dtype.itemsize).reshape(data.shape)
-    x = start.places
-    for r in steps:
+    steps: list[Ref] = []
+    while ref.parent is not None and ref.places is None:
+        steps.append(ref)
+        ref = ref.parent
+    if ref.places is None:
+        data = ref.storage.data
+        ref.places = (np.arange(data.size, dtype=np.int64) * data.dtype.itemsize).reshape(data.shape)
+    x = ref.places
+    for r in reversed(steps):
         if r.place is not None:
             x = r.place(x)
         r.places = x
@@ -324,7 +325,7 @@ def record_read(storage: Storage, bit: int, access: Ref | Access, before: int) -
 
 def record_write(storage: Storage, access: Access, before: int) -> None:
     """Log a write; a Trap when it races with a read or a write, or writes an element twice (R55)."""
-    if not access.ref.whole and np.count_nonzero(access.span()) != touched(access.ref, access.live).size:
+    if not access.ref.once and np.count_nonzero(access.span()) != touched(access.ref, access.live).size:
         raise Trap(f"{describe(access.node)} writes an element of {storage.key} twice: its target is no injective view (R51, R55)")
     _no_race(storage, access, storage.writes, storage.write_bits & ~before)
     _no_race(storage, access, storage.reads, storage.read_bits & ~before)

@@ -8,7 +8,7 @@ the byte positions of a reference (`memory`), so an op is defined once for value
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,15 +31,19 @@ _LARGE = 1 << 16
 
 def operand_sources(u: UOp) -> tuple[UOp, ...]:
     """What must be evaluated before an op with shape operands: its first source and the operands' symbolic entries."""
-    symbolic = [s for vector in u.src[1:] if vector.spelt is None for s in vector.src if s.op is not _CONST]
-    return (u.src[0], *symbolic) if symbolic else u.src[:1]
+    src = u.src
+    for vector in src[1:]:
+        if vector.spelt is None:
+            return (src[0], *[s for vector in src[1:] if vector.spelt is None for s in vector.src if s.op is not _CONST])
+    return src[:1]
 
 
-def extents(vector: UOp, evaluated: Iterator[Array]) -> tuple[int, ...]:
+def extents(vector: UOp, evaluated: Iterable[Array] = ()) -> tuple[int, ...]:
     """The integers that a shape operand spells; its entries that are not constants come from `evaluated`, in order."""
     sizes = vector.spelt
     if sizes is not None and (not sizes or min(sizes) >= 0):
         return sizes
+    evaluated = iter(evaluated)
     if vector.op is not _STACK:
         raise SpecError(f"a shape operand is a Stack of index values, got {vector.op.name} (R40)")
     sizes = tuple([s.arg.value if s.op is _CONST else int(next(evaluated)) for s in vector.src])
@@ -63,7 +67,7 @@ def flip(u: UOp, x: Array, more: Sequence[Array]) -> Array:
 
 
 def reshape(u: UOp, x: Array, more: Sequence[Array]) -> Array:
-    sizes = extents(u.src[1], iter(more))
+    sizes = extents(u.src[1], more)
     try:
         return x.reshape(sizes)
     except ValueError:
@@ -71,13 +75,16 @@ def reshape(u: UOp, x: Array, more: Sequence[Array]) -> Array:
 
 
 def expand(u: UOp, x: Array, more: Sequence[Array]) -> Array:
-    sizes = extents(u.src[1], iter(more))
-    if len(sizes) != x.ndim or any(a != b and a != 1 for a, b in zip(x.shape, sizes)):
-        raise _broken(u, "EXPAND.C1", f"{x.shape} does not expand to {sizes}")
-    if math.prod(sizes) > _LARGE:
-        return np.broadcast_to(x, sizes)
-    out: Array = np.empty(sizes, x.dtype)
-    out[...] = x
+    sizes = extents(u.src[1], more)
+    try:
+        if len(sizes) != x.ndim:
+            raise ValueError
+        if math.prod(sizes) > _LARGE:
+            return np.broadcast_to(x, sizes)
+        out: Array = np.empty(sizes, x.dtype)
+        out[...] = x  # broadcasts by the very rule: each axis equal, or 1
+    except ValueError:
+        raise _broken(u, "EXPAND.C1", f"{x.shape} does not expand to {sizes}") from None
     return out
 
 

@@ -35,10 +35,13 @@ BITS: dict[DType, np.dtype[Any]] = {d: np.dtype(f"uint{d.bits}") for d in dt.FLO
 NATIVE = (dt.float16, dt.float32, dt.float64)
 SMALL = (dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2)
 OBJECT = np.dtype(object)
+_TOP = 1 << 63
 
 
 def settle(integers: Any) -> Array:
     """An index array from Python integers: int64 where all fit, else the object array itself (R08)."""
+    if integers.__class__ is int and -_TOP <= integers < _TOP:
+        return np.array(integers, np.int64)
     a: Array = np.asarray(integers, dtype=object)
     try:
         return a.astype(np.int64)
@@ -75,6 +78,9 @@ def validated(key: str, given: Any, d: DType, shape: tuple[int, ...]) -> Array:
 
 def variable(name: str, given: Any, bounds: tuple[int, int]) -> Array:
     """The value of a named variable; a Trap outside its bounds (R48)."""
+    if given.__class__ is int:
+        check_variable(name, given, bounds)
+        return settle(given)
     v = np.asarray(given)
     if v.shape != () or v.dtype.kind not in "iuO":
         raise SpecError(f"variable {name!r} must be one integer, got {given!r}")

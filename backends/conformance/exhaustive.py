@@ -5,34 +5,39 @@
 - float64 Exp2, Log2, Sin, Sqrt, and Pow of float32 and float64, on 10^6 points each against mpmath (extra `exhaustive`).
 
 The references are a third opinion: NumPy's float64 functions (their error is 2^-29 of a float32 ulp), integer rounding written
-here, and mpmath; neither interpreter takes part. Chunks run on a backend in worker processes, as many at a time as `jobs`; each
-chunk's verdict is appended to `progress.jsonl` in the report directory, so that an interrupted run resumes where it stopped.
+here, and mpmath; neither interpreter takes part. Chunks run on a backend in processes of their own, as many at a time as `jobs`;
+each chunk's verdict is appended to `progress.jsonl` in the report directory, so that an interrupted run resumes where it stopped.
 """
 
 from __future__ import annotations
 
 import json
 import multiprocessing
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from uops.backends import worker
+from uops.backends import registry
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, Reference, points
+from uops.backends.contract import Backend
 from uops.spec import build as b
 from uops.spec.node import UOp
 from uops.spec.ops import Op
-from uops.spec.text import show
 
 Array = npt.NDArray[Any]
 CHUNK_BITS = 22
 POINTS = 1_000_000
 POINT_CHUNK = 25_000
 _BLOCK = 1 << 15
+TIMEOUT = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +92,70 @@ def run(
     tallies, done = _resume(log)
     todo = [j for j in jobs_of(only or names()) if j not in done]
     total = len(todo) + len(done)
-    context = multiprocessing.get_context("spawn")
-    with log.open("a") as out, context.Pool(jobs, _start, (backend,)) as pool:
-        for k, (job, tally) in enumerate(pool.imap_unordered(_chunk, todo), len(done) + 1):
+    with log.open("a") as out, ThreadPoolExecutor(jobs) as threads, _Judges(backend) as judges:
+        for k, (job, tally) in enumerate(threads.map(judges.judge, todo), len(done) + 1):
             tallies.setdefault(job.name, Tally(job.name)).add(tally)
             out.write(json.dumps({"chunk": job.chunk, **asdict(tally)}) + "\n")
             out.flush()
             if progress:
                 progress(k, total)
     return tallies
+
+
+class _Judges:
+    """One process per thread that runs the backend and judges what it gave: only tallies cross, not arrays.
+
+    A process that dies or does not answer in time fails its chunk, and the next chunk gets a new one.
+    """
+
+    def __init__(self, backend: str) -> None:
+        self._backend = backend
+        self._mine = threading.local()
+        self._all: list[tuple[BaseProcess, Connection]] = []
+
+    def __enter__(self) -> _Judges:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for process, _ in self._all:
+            process.kill()
+
+    def judge(self, job: Job) -> tuple[Job, Tally]:
+        process, pipe = self._process()
+        pipe.send(job)
+        try:
+            if pipe.poll(TIMEOUT):
+                return job, pipe.recv()
+            ended = f"no answer within {TIMEOUT} s"
+        except EOFError:
+            process.join(5)
+            ended = f"the process ended with status {process.exitcode}"
+        process.kill()
+        del self._mine.process
+        n = POINT_CHUNK if job.name in F64_REFERENCES else 1 << CHUNK_BITS
+        return job, Tally(job.name, inputs=n, wrong=n, examples=[ended])
+
+    def _process(self) -> tuple[BaseProcess, Connection]:
+        if not hasattr(self._mine, "process"):
+            context = multiprocessing.get_context("spawn")
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(self._backend, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            self._mine.process = process, ours
+            self._all.append(self._mine.process)
+        found: tuple[BaseProcess, Connection] = self._mine.process
+        return found
+
+
+def _serve(backend: str, pipe: Connection) -> None:
+    """A judge's process: a Tally for every Job that comes."""
+    instance = registry.get(backend)
+    while True:
+        try:
+            pipe.send(_chunk(instance, pipe.recv()))
+        except EOFError:
+            return
 
 
 def _resume(log: Path) -> tuple[dict[str, Tally], set[Job]]:
@@ -114,25 +174,18 @@ def _resume(log: Path) -> tuple[dict[str, Tally], set[Job]]:
     return tallies, done
 
 
-_worker: worker.Worker
-
-
-def _start(backend: str) -> None:
-    global _worker
-    _worker = worker.Worker(backend, limits=worker.Limits(timeout=120.0))
-
-
-def _chunk(job: Job) -> tuple[Job, Tally]:
+def _chunk(backend: Backend, job: Job) -> Tally:
     reference = (F32_REFERENCES | F64_REFERENCES)[job.name]
     operands = tuple(_operands(job, reference))
-    outcome = _worker.run(worker.Case(show(_graph(reference, len(operands[0]))), {f"p{k}": v for k, v in enumerate(operands)}))
     tally = Tally(job.name, inputs=len(operands[0]))
-    if outcome.status != "ok" or outcome.result is None:
+    try:
+        result = backend.run(_graph(reference, len(operands[0])), {f"p{k}": v for k, v in enumerate(operands)})
+    except Exception as e:  # whatever a stranger's backend raises is a verdict on it
         tally.wrong = tally.inputs
-        tally.examples.append(f"{outcome.status}: {outcome.message}"[:500])
-        return job, tally
-    _judge(tally, reference, operands, np.asarray(outcome.result.values[0]))
-    return job, tally
+        tally.examples.append(f"{type(e).__name__}: {e}"[:500])
+        return tally
+    _judge(tally, reference, operands, np.asarray(result.values[0]))
+    return tally
 
 
 def _operands(job: Job, reference: Reference) -> Iterator[Array]:
@@ -140,7 +193,7 @@ def _operands(job: Job, reference: Reference) -> Iterator[Array]:
         yield from points(job.name, reference, job.chunk, POINT_CHUNK)
         return
     start = job.chunk << CHUNK_BITS
-    yield np.arange(start, start + (1 << CHUNK_BITS), dtype=np.uint64).astype(np.uint32).view(np.float32)
+    yield (np.arange(1 << CHUNK_BITS, dtype=np.uint32) + np.uint32(start)).view(np.float32)
 
 
 def _graph(reference: Reference, n: int) -> UOp:

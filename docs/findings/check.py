@@ -66,7 +66,8 @@ def main(arguments: list[str]) -> int:
     document = json.loads((Path(arguments[1]) if arguments[1:] else FINDINGS).read_text(encoding="utf-8"))
     counts, unexplained = check(report, document)
     for name, finding in document["findings"].items():
-        print(f"{name}  strict {counts['strict'][name]:4}  core {counts['core'][name]:4}  {finding['title']}")
+        if any(counts[level][name] for level in LEVELS):
+            print(f"{name}  strict {counts['strict'][name]:4}  core {counts['core'][name]:4}  {finding['title']}")
     print(f"sum  strict {counts['strict'].total():4}  core {counts['core'].total():4}")
     for text in unexplained:
         print(f"not explained: {text}")

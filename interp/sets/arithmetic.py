@@ -15,7 +15,7 @@ from uops.interp.elementwise import KERNELS
 from uops.interp.sets.discrete import anywhere, refine, refined
 from uops.interp.sets.layout import Array, Layout
 from uops.interp.sets.pieces import corners
-from uops.interp.sets.value import ANY, Loose, Value, owned, patch, pick
+from uops.interp.sets.value import ANY, NZERO, PZERO, Loose, Value, owned, patch, pick
 from uops.spec import dtypes as dt
 from uops.spec.ops import Op
 
@@ -169,11 +169,14 @@ def zeros_of_max(f: Layout, operands: Sequence[Value], out: Loose) -> Loose:
         return out
     has = [_has_zero(v) for v in operands]
     free = (has[0][0] & has[1][1]) | (has[0][1] & has[1][0])
-    free = np.broadcast_to(free, out.shape) & (out.rows == 0).any(0)
+    apart = np.zeros((), np.bool_) if out.flags is None else (out.flags & (PZERO | NZERO)) != 0
+    free = np.broadcast_to(free, out.shape) & ((out.rows == 0).any(0) | apart)
     if not free.any():
         return out
     out = owned(out)
     out.tri = _free_zero(out.rows, free)
+    if out.flags is not None:
+        out.flags = np.where(free & apart, out.flags | (PZERO | NZERO), out.flags).astype(np.uint8)
     if out.disc is not None:
         out.disc = out.disc & ~free
     return out
@@ -187,7 +190,7 @@ def _has_zero(v: Value) -> tuple[Array, Array]:
     minus = inside & (np.signbit(lo))
     plus = inside & (~np.signbit(hi))
     if isinstance(v, Loose) and v.flags is not None:
-        return minus | ((v.flags & 16) != 0), plus | ((v.flags & 8) != 0)
+        return minus | ((v.flags & NZERO) != 0), plus | ((v.flags & PZERO) != 0)
     return minus, plus
 
 

@@ -4,10 +4,9 @@ import sys
 
 from tinygrad import Tensor, dtypes
 from tinygrad.helpers import DEV
-from tinygrad.uop.ops import Ops
 
 DEV.value = sys.argv[1] if sys.argv[1:] else "PYTHON"
-a, b, c = (Tensor([v], dtype=dtypes.float64).uop for v in (1 + 2**-30, 1 - 2**-30, -1.0))
-expected, got = [-(2**-60)] * 2, [Tensor(a.alu(Ops.MULACC, b, c)).item(), Tensor(a.alu(Ops.MUL, b).alu(Ops.ADD, c)).item()]
+a, b, c = (Tensor([v], dtype=dtypes.float64) for v in (1 + 2**-30, 1 - 2**-30, -1.0))
+expected, got = -(2**-60), (a * b + c).item()
 print(f"expected {expected}, got {got}")
 sys.exit(str(got) != str(expected))
