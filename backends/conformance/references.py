@@ -57,10 +57,10 @@ def compare(want: Array, got: Array, exact: Array) -> Judged:
         w, g, e = want[off], got[off], exact[off]
         finite = np.isfinite(w) & np.isfinite(g)
         signs = np.signbit(w) == np.signbit(g)
-        distance = np.abs(g.astype(np.float64) - e) / np.spacing(np.abs(w)).astype(np.float64)
+        last = np.nextafter(np.finfo(w.dtype).max, w.dtype.type(0))  # of the largest value itself NumPy gives no spacing
+        distance = np.abs(g.astype(np.float64) - e) / np.spacing(np.minimum(np.abs(w), last)).astype(np.float64)
         edge = np.isfinite(g) & ~np.isfinite(w) & ~np.isnan(w)  # rounded to infinity: the last finite value may be near enough
-        top = np.finfo(w.dtype).max
-        near_top = np.abs(np.abs(g.astype(np.float64)) - np.abs(e)) / np.spacing(top).astype(np.float64)
+        near_top = np.abs(np.abs(g.astype(np.float64)) - np.abs(e)) / np.spacing(last).astype(np.float64)
         error[off] = np.where(finite & (signs | (g != 0)), distance, np.where(edge & signs, near_top, np.inf))
     return right, error
 

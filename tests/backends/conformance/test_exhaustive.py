@@ -1,0 +1,123 @@
+"""The exhaustive tier: its references notice wrong results, its runs resume, and a process that dies fails its chunk."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from uops.backends.conformance import exhaustive
+from uops.backends.conformance.controls import Interp
+from uops.backends.conformance.exhaustive import Job, Tally, _judge, jobs_of, names, run, table
+from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, points
+from uops.spec import dtypes as dt
+
+FUNCTIONS = {"exp2": np.exp2, "log2": np.log2, "sin": np.sin, "sqrt": np.sqrt, "recip": lambda x: 1 / x, "trunc": np.trunc}
+STORAGE = {
+    dt.float16: np.float16,
+    dt.bfloat16: ml_dtypes.bfloat16,
+    dt.fp8e4m3: ml_dtypes.float8_e4m3fn,
+    dt.fp8e5m2: ml_dtypes.float8_e5m2,
+}
+BITS = np.random.default_rng(3).integers(0, 1 << 32, 1 << 15, np.uint64).astype(np.uint32)
+EDGES = np.array([0, 1 << 31, 1, 0x7F800000, 0xFF800000, 0x7FC00000, 0x7F7FFFFF, 0x00800000, 0x3F800000], np.uint32)
+X = np.concatenate([EDGES, BITS]).view(np.float32)
+
+
+def _right(name: str) -> Any:
+    """The right result of a float32 function on X."""
+    reference = F32_REFERENCES[name]
+    with np.errstate(all="ignore"):
+        if not name.startswith("cast"):
+            return FUNCTIONS[name.split("/")[0]](X.astype(np.float64)).astype(np.float32)
+        d = reference.result
+        if d in STORAGE:
+            return X.astype(STORAGE[d])
+        if d is dt.float64:
+            return X.astype(np.float64)
+        if d is dt.bool_:
+            return X != 0
+        exact = [0 if v != v else int(min(max(v, -(2.0**70)), 2.0**70)) for v in X.tolist()]
+        return np.array([min(max(v, int(d.min)), int(d.max)) for v in exact], d.name)
+
+
+def _tally(name: str, got: Any) -> Tally:
+    tally = Tally(name, inputs=len(X))
+    _judge(tally, F32_REFERENCES[name], (X,), got)
+    return tally
+
+
+@pytest.mark.parametrize("name", F32_REFERENCES)
+def test_right_results_are_accepted(name: str) -> None:
+    assert _tally(name, _right(name)).wrong == 0
+
+
+@pytest.mark.parametrize("where", range(len(EDGES) + 2))
+@pytest.mark.parametrize("name", F32_REFERENCES)
+def test_one_wrong_element_is_counted(name: str, where: int) -> None:
+    got = _right(name).copy()
+    bits = got.view(f"u{got.dtype.itemsize}")
+    is_nan = got.dtype != np.bool_ and bool(np.isnan(got[where].astype(np.float64)))
+    bits[where] = 0 if is_nan else bits[where] ^ (1 if got.dtype == np.bool_ else 0b1000)
+    assert _tally(name, got).wrong == 1
+
+
+def test_two_ulp_are_accepted_and_three_are_not() -> None:
+    for off, wrong in ((1, 0), (3, 1)):
+        got = _right("exp2/float32").copy()
+        k = int(np.flatnonzero(np.isfinite(X) & (np.abs(X) < 100) & (np.abs(X) > 1))[0])
+        got.view(np.uint32)[k] += off
+        assert _tally("exp2/float32", got).wrong == wrong
+
+
+@pytest.mark.parametrize("name", F64_REFERENCES)
+def test_points_are_judged_against_mpmath(name: str) -> None:
+    reference = F64_REFERENCES[name]
+    operands = tuple(points(name, reference, 7, 300))
+    with np.errstate(all="ignore"):
+        f = np.power if name.startswith("pow") else FUNCTIONS[name.split("/")[0]]
+        got = f(*(o.astype(np.float64) for o in operands)).astype(reference.result.name)
+    right, error = reference.judge(operands, got)
+    assert (error <= 1).all()
+    worse = got.copy()
+    k = int(np.flatnonzero(np.isfinite(got) & (got != 0))[5])
+    worse.view(f"u{got.dtype.itemsize}")[k] += 4
+    assert reference.judge(operands, worse)[1][k] > reference.ulp
+
+
+def test_every_float32_input_is_in_one_chunk() -> None:
+    chunks = [j.chunk for j in jobs_of(("exp2/float32",))]
+    assert chunks == list(range(1 << (32 - exhaustive.CHUNK_BITS)))
+    assert len(jobs_of(("pow/float64",))) * exhaustive.POINT_CHUNK == exhaustive.POINTS == 1_000_000
+    assert len(names()) == 6 + 6 + 14
+
+
+class Dying(Interp):
+    """Ends its process."""
+
+    def run(self, graph: Any, inputs: Any) -> Any:
+        os._exit(3)
+
+
+def test_a_run_resumes_after_a_line_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exhaustive, "POINTS", 2 * exhaustive.POINT_CHUNK)
+    done = Tally("sqrt/float64", inputs=exhaustive.POINT_CHUNK, inexact=5)
+    (tmp_path / "progress.jsonl").write_text(json.dumps({"chunk": 0, **exhaustive.asdict(done)}) + '\n{"chunk": 1, "na')
+    seen: list[tuple[int, int]] = []
+    found = run("interp", 1, lambda k, n: seen.append((k, n)), tmp_path, ("sqrt/float64",))
+    assert seen == [(2, 2)]
+    assert found["sqrt/float64"].inputs == 2 * exhaustive.POINT_CHUNK
+    assert found["sqrt/float64"].wrong == 0
+    assert "sqrt/float64 | 50,000 | 0 | 5 |" in table(found)
+
+
+def test_a_process_that_dies_fails_its_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    with exhaustive._Judges(f"{__name__}:Dying") as judges:
+        _, tally = judges.judge(Job("sqrt/float64", 0))
+    assert tally.wrong == tally.inputs
+    assert "ended with status" in tally.examples[0]
