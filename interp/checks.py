@@ -18,15 +18,10 @@ from uops.spec.errors import Unsound
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
-_FLOATS = frozenset(dt.FLOATS)
 _SMALL = frozenset(SMALL)
 _INDEX = dt.index
-#: Up to this many elements a loop is faster than two reductions.
-_FEW = 64
 _fmin: Any = np.fmin.reduce
 _fmax: Any = np.fmax.reduce
-_min: Any = np.minimum.reduce
-_max: Any = np.maximum.reduce
 
 
 class Sizes(Protocol):
@@ -47,10 +42,9 @@ def check_value(u: UOp, v: Array, sizes: Sizes, scope: Any) -> None:
         unsound(u, "dtype", wanted, given)
     if v.shape != u.shape and v.shape != (shape := sizes.shape(scope, u)):
         unsound(u, "shape", shape, v.shape)
-    bounds = u.min_max
-    if bounds is WHOLE[d] or (u.op in _VIEWS and bounds is u.src[0].min_max):
-        return
-    check_bounds(u, d, v, bounds)
+    bounds, whole = u.min_max, WHOLE[d]
+    if bounds is not whole and bounds != whole and not (u.op in _VIEWS and bounds is u.src[0].min_max):
+        check_bounds(u, d, v, bounds)
 
 
 def check_bounds(u: UOp, d: DType, v: Array, bounds: tuple[Any, Any] | None) -> None:
@@ -61,15 +55,12 @@ def check_bounds(u: UOp, d: DType, v: Array, bounds: tuple[Any, Any] | None) -> 
         v = v.astype(np.float32)
     if not v.ndim:
         least = most = v.item()
-    elif v.size <= _FEW:
-        elements = v.ravel().tolist()
-        if elements and elements[0] != elements[0]:  # else NaN is never the least or greatest of a list
-            elements = [x for x in elements if x == x]
-        least, most = min(elements, default=lo), max(elements, default=hi)
-    elif d in _FLOATS:
-        least, most = _fmin(v, None).item(), _fmax(v, None).item()  # NaN where every element is
+    elif not v.size:
+        return
     else:
-        least, most = _min(v, None), _max(v, None)
+        least, most = v.item(v.argmin()), v.item(v.argmax())
+        if least != least:  # a NaN hides the rest
+            least, most = _fmin(v, None).item(), _fmax(v, None).item()  # NaN where every element is
     if least < lo or most > hi:  # never for NaN
         unsound(u, "min_max", bounds, (least, most))
 

@@ -109,12 +109,15 @@ def _float_to_float(s: DType, d: DType) -> Convert:
     return _tabulated(s, _plain(d))
 
 
+_SHORT = 1 << 24  # integers up to here are float32 values
+
+
 def _index_to_float(d: DType) -> Convert:
-    fast, finish = _int_to_float(dt.int64, d), narrow64(d)
+    fast, finish, target = _int_to_float(dt.int64, d), narrow64(d), NUMPY[d]
 
     def convert(x: Array) -> Array:
         if x.dtype != OBJECT:
-            return fast(x)
+            return fast(x) if x.ndim or not -_SHORT <= x.item() <= _SHORT else x.astype(f32).astype(target)
         wide: Array = np.array([_wide_float(int(n), d) for n in x.ravel()], f64)
         return finish(wide.reshape(x.shape))
 

@@ -135,6 +135,8 @@ def of_sub(u: UOp) -> MinMax:
 def of_neg(u: UOp) -> MinMax:
     d, p = u.dtype, u.src[0].min_max
     assert p is not None
+    if p is WHOLE[d]:
+        return p
     return (-p[1], -p[0]) if d.is_float else fit(d, -p[1], -p[0])
 
 
@@ -161,13 +163,13 @@ def of_mul(u: UOp) -> MinMax:
 
 
 def of_max(u: UOp) -> MinMax:
-    (a, A), (b, B) = _pairs(u)
-    return max(a, b), max(A, B)
+    p, q = _pairs(u)
+    return p if p is q else (max(p[0], q[0]), max(p[1], q[1]))
 
 
 def of_min(u: UOp) -> MinMax:
-    (a, A), (b, B) = _pairs(u)
-    return min(a, b), min(A, B)
+    p, q = _pairs(u)
+    return p if p is q else (min(p[0], q[0]), min(p[1], q[1]))
 
 
 def _floordiv(a: float, b: float) -> float:
@@ -338,7 +340,7 @@ def _to_bool(source: DType, p: MinMax) -> MinMax:
 def of_trunc(u: UOp) -> MinMax | None:
     p = u.src[0].min_max
     assert p is not None
-    if not u.dtype.is_float:
+    if not u.dtype.is_float or p is WHOLE[u.dtype]:
         return p
     return float(_trunc(p[0])), float(_trunc(p[1]))
 
@@ -347,7 +349,7 @@ def with_zero(u: UOp) -> MinMax | None:
     """Pad: the fill is zero (R43)."""
     p = u.src[0].min_max
     assert p is not None
-    return min(p[0], type(p[0])(0)), max(p[1], type(p[1])(0))
+    return p if p[0] <= 0 <= p[1] else (min(p[0], type(p[0])(0)), max(p[1], type(p[1])(0)))
 
 
 def of_stack(u: UOp) -> MinMax:

@@ -1,4 +1,4 @@
-"""R06, R16: an op of constants gives what the op gives: Trunc of -0.5 is -0.0, a quotient is rounded once, -5 >> -1 is the sign fill."""
+"""R06, R16: an op of constants gives what the op gives: Trunc keeps the sign of zero, Div rounds once, -5 >> -1 is -1."""
 
 import sys
 
