@@ -15,7 +15,7 @@ from uops.spec import dtypes as dt
 from uops.spec.derive.minmax import WHOLE
 from uops.spec.dtypes import DType
 from uops.spec.errors import Unsound
-from uops.spec.node import UOp
+from uops.spec.node import UNSET, UOp
 from uops.spec.ops import Op
 
 _SMALL = frozenset(SMALL)
@@ -36,13 +36,18 @@ _VIEWS = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.SHRINK})
 
 def check_value(u: UOp, v: Array, sizes: Sizes, scope: Any) -> None:
     """Assert the derived properties of `u`, evaluated in `scope`, on its value."""
-    d = u.dtype
-    wanted, given = NUMPY[d], v.dtype
+    d, shape, bounds = u._dtype, u._shape, u._min_max
+    if d is UNSET:
+        d = u.dtype
+    if shape is UNSET:
+        shape = u.shape
+    if bounds is UNSET:
+        bounds = u.min_max
+    wanted, given, whole = NUMPY[d], v.dtype, WHOLE[d]
     if given is not wanted and given != wanted and not (d is _INDEX and given == OBJECT):
         unsound(u, "dtype", wanted, given)
-    if v.shape != u.shape and v.shape != (shape := sizes.shape(scope, u)):
+    if v.shape != shape and v.shape != (shape := sizes.shape(scope, u)):
         unsound(u, "shape", shape, v.shape)
-    bounds, whole = u.min_max, WHOLE[d]
     if bounds is not whole and bounds != whole and not (u.op in _VIEWS and bounds is u.src[0].min_max):
         check_bounds(u, d, v, bounds)
 

@@ -72,8 +72,8 @@ class Machine:
     def _advance(self, scope: Scope, stack: list[Any]) -> None:
         """Evaluate until the frame is done or another one lies above it. This is the loop whose speed matters.
 
-        A node that waits for sources has the tuple of them above it on the stack, below those to evaluate; who meets the tuple again
-        knows that they have cells.
+        A node that waits for sources has the tuple of them above it on the stack, below those to evaluate; who meets the tuple
+        again knows that they have cells.
         """
         cells, check, depth = scope.cells, self.check, len(self.frames)
         push, pop = stack.append, stack.pop
@@ -89,10 +89,14 @@ class Machine:
                 find = _SOURCES[u.op._value_]
                 if find is not None:
                     sources = find(u)
-                missing = [s for s in sources if s not in cells]
-                if missing:
-                    push(sources)
-                    stack += missing
+                ready = True
+                for s in sources:
+                    if s not in cells:
+                        if ready:
+                            push(sources)
+                            ready = False
+                        push(s)
+                if not ready:
                     continue
             number = u.op._value_
             kernels = _KERNELS[number]

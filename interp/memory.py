@@ -82,9 +82,10 @@ class Ref:
         self.parent = parent
         self.look = look
         self.place = place
-        self.risky: bool = parent is not None and parent.risky  # an Index on the path is out of bounds
-        self.whole: bool = place is None and (parent is None or parent.whole)  # every element, in the storage's order
-        self.once: bool = place is None and (parent is None or parent.once)  # no element of the storage twice, for certain
+        same = place is None
+        self.risky: bool = False if parent is None else parent.risky  # an Index on the path is out of bounds
+        self.whole: bool = same if parent is None else same and parent.whole  # every element, in the storage's order
+        self.once: bool = same if parent is None else same and parent.once  # no element of the storage twice, for certain
         self.value: Array | None = None  # what the implicit Load gave
         self.bit: int | None = None  # the number of that access
         self.seen: Array | None = None

@@ -23,7 +23,6 @@ from uops.spec.result import Result
 
 #: Called with a node and its value (None for a void node) for every node evaluated, those of Function and Call bodies too.
 Trace = Callable[[UOp, Any], None]
-_QUIET: dict[str, Any] = {"all": "ignore"}
 
 
 def run(root: UOp, inputs: Mapping[str, Any], *, check: bool = True, trace: Trace | None = None) -> Result:
@@ -34,15 +33,18 @@ def run(root: UOp, inputs: Mapping[str, Any], *, check: bool = True, trace: Trac
     failure and SpecError for an ill-formed graph or input.
     """
     machine = Machine(inputs, check)
-    with np.errstate(**_QUIET):
-        try:
-            values = tuple([np.array(machine.read(c)) for c in _results(machine, root)])
-        finally:
-            if trace is not None:
-                _report(machine, trace)
-            machine.close()
-    written = {s.key: s.data for s in machine.storages.values() if s.writes}
-    return Result(values, written)
+    try:
+        return _run(machine, root)
+    finally:
+        if trace is not None:
+            _report(machine, trace)
+        machine.close()
+
+
+@np.errstate(all="ignore")
+def _run(machine: Machine, root: UOp) -> Result:
+    values = tuple([np.array(machine.read(c)) for c in _results(machine, root)])
+    return Result(values, {s.key: s.data for s in machine.storages.values() if s.writes})
 
 
 def _results(m: Machine, root: UOp) -> list[Any]:
@@ -62,7 +64,7 @@ def _results(m: Machine, root: UOp) -> list[Any]:
 def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dict[UOp, Array]:
     """The value of every node of the root's scope that was evaluated; a reference counts when it was read."""
     machine = Machine(inputs, check)
-    with np.errstate(**_QUIET):
+    with np.errstate(all="ignore"):
         for cell in _results(machine, root):
             machine.read(cell)
     found = {u: v for u, v in _values(machine.root) if v is not None}

@@ -22,7 +22,9 @@ from uops.spec.ops import Op
 Dim = Any
 MinMax = tuple[float, float]
 
-_UNSET: Any = object()
+#: What a derived property holds before its first use. Where speed matters, `_dtype`, `_shape` and `_min_max` may be read past their
+#: properties, whose call costs five times as much.
+UNSET: Any = object()
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], UOp] = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 #: Called with each new node while `uops.spec.origins` records.
@@ -38,6 +40,12 @@ class UOp:
     src: tuple[UOp, ...]
     arg: Any
     tag: Any
+    _dtype: Any
+    _shape: Any
+    _device: Any
+    _min_max: Any
+    _axis: Any
+    _spelt: Any
 
     def __new__(cls, op: Op, src: Iterable[UOp] = (), arg: Arg = None, tag: object = None) -> UOp:
         src = src if type(src) is tuple else tuple(src)
@@ -56,8 +64,8 @@ class UOp:
             put(node, "arg", arg)
             put(node, "tag", tag)
             for slot in _SLOTS:
-                put(node, slot, _UNSET)
-            put(node, "_spelt", _UNSET)
+                put(node, slot, UNSET)
+            put(node, "_spelt", UNSET)
             _interned[key] = node
         if created is not None:
             created(node)
@@ -85,46 +93,46 @@ class UOp:
 
     @property
     def dtype(self) -> DType:
-        v = self._dtype  # type: ignore[attr-defined]
-        return v if v is not _UNSET else _fill(self, "_dtype")  # type: ignore[no-any-return]
+        v = self._dtype
+        return v if v is not UNSET else _fill(self, "_dtype")  # type: ignore[no-any-return]
 
     @property
     def shape(self) -> tuple[Dim, ...]:
         """Extents, ints or index expressions; raises SpecError on an ill-formed node."""
-        v = self._shape  # type: ignore[attr-defined]
-        return v if v is not _UNSET else _fill(self, "_shape")  # type: ignore[no-any-return]
+        v = self._shape
+        return v if v is not UNSET else _fill(self, "_shape")  # type: ignore[no-any-return]
 
     @property
     def device(self) -> Device | None:
-        v = self._device  # type: ignore[attr-defined]
-        return v if v is not _UNSET else _fill(self, "_device")  # type: ignore[no-any-return]
+        v = self._device
+        return v if v is not UNSET else _fill(self, "_device")  # type: ignore[no-any-return]
 
     @property
     def min_max(self) -> MinMax | None:
         """Bounds of every non-NaN element (R70, R71); None for void."""
-        v = self._min_max  # type: ignore[attr-defined]
-        return v if v is not _UNSET else _fill(self, "_min_max")  # type: ignore[no-any-return]
+        v = self._min_max
+        return v if v is not UNSET else _fill(self, "_min_max")  # type: ignore[no-any-return]
 
     @property
     def axis(self) -> int | None:
         """The sharded axis of a multi-device value (R73 to R76), else None."""
-        v = self._axis  # type: ignore[attr-defined]
-        return v if v is not _UNSET else _fill(self, "_axis")  # type: ignore[no-any-return]
+        v = self._axis
+        return v if v is not UNSET else _fill(self, "_axis")  # type: ignore[no-any-return]
 
-    def replace(self, *, op: Op | None = None, src: Iterable[UOp] | None = None, arg: Any = _UNSET, tag: Any = _UNSET) -> UOp:
+    def replace(self, *, op: Op | None = None, src: Iterable[UOp] | None = None, arg: Any = UNSET, tag: Any = UNSET) -> UOp:
         """The same node but for the fields given."""
         return UOp(
             self.op if op is None else op,
             self.src if src is None else src,
-            self.arg if arg is _UNSET else arg,
-            self.tag if tag is _UNSET else tag,
+            self.arg if arg is UNSET else arg,
+            self.tag if tag is UNSET else tag,
         )
 
     @property
     def spelt(self) -> tuple[int, ...] | None:
         """The integers that a Stack of index constants spells as a shape operand (R40), or None if it is no such Stack."""
-        v = self._spelt  # type: ignore[attr-defined]
-        if v is _UNSET:
+        v = self._spelt
+        if v is UNSET:
             constant = self.op is Op.STACK and all(s.op is Op.CONST for s in self.src)
             v = tuple([s.arg.value for s in self.src]) if constant else None
             object.__setattr__(self, "_spelt", v)
@@ -179,10 +187,10 @@ def _fill_deep(root: UOp, slot: str) -> Any:
     stack = [root]
     while stack:
         u = stack[-1]
-        if get(u, slot) is not _UNSET:
+        if get(u, slot) is not UNSET:
             stack.pop()
             continue
-        missing = [s for s in u.src if get(s, slot) is _UNSET]
+        missing = [s for s in u.src if get(s, slot) is UNSET]
         if missing:
             stack.extend(missing)
             continue

@@ -7,17 +7,18 @@ outward.
 from __future__ import annotations
 
 import math
-from functools import cache
 from fractions import Fraction
+from functools import cache
 
 from uops.spec import dtypes as dt
 from uops.spec.derive.dtype import tuple_element
 from uops.spec.derive.exact import round_down, round_up
 from uops.spec.dtypes import DType, Kind
-from uops.spec.node import MinMax, Rule, UOp
+from uops.spec.node import UNSET, MinMax, Rule, UOp
 from uops.spec.ops import ALU, MARKERS, Op
 
 INF = math.inf
+_INDEX, _BOOL, _FLOAT = Kind.INDEX, Kind.BOOL, Kind.FLOAT  # a member is slow to reach through its class
 _EXACT = 1 << 53  # integers up to here are floats
 #: [dtype_min, dtype_max], one tuple per dtype: the commonest interval by far, so that rules and users may ask for it with `is`.
 WHOLE: dict[DType, MinMax] = {d: (d.min, d.max) for d in dt.ALL if d is not dt.void}
@@ -38,12 +39,14 @@ def void(u: UOp) -> None:
 
 
 def of_first(u: UOp) -> MinMax | None:
-    return u.src[0].min_max
+    source = u.src[0]
+    p: MinMax | None = source._min_max
+    return p if p is not UNSET else source.min_max
 
 
 def of_const(u: UOp) -> MinMax:
     v, d = u.arg.value, u.arg.dtype
-    return whole(d) if v != v else _widen(v, v) if d.kind is Kind.INDEX else (v, v)
+    return whole(d) if v != v else _widen(v, v) if d.kind is _INDEX else (v, v)
 
 
 def of_param(u: UOp) -> MinMax | None:
@@ -61,7 +64,7 @@ def _widen(lo: float, hi: float) -> MinMax:
 
 def fit(d: DType, lo: float, hi: float) -> MinMax:
     """An integer interval as it is when it fits in `d`, else the whole range: the wrapped values may be anywhere (R70)."""
-    if d.kind is Kind.INDEX:
+    if d.kind is _INDEX:
         return _widen(lo, hi)
     least, most = all_of_it = WHOLE[d]
     return (lo, hi) if least <= lo and hi <= most else all_of_it
@@ -116,9 +119,9 @@ def of_add(u: UOp) -> MinMax:
     d, ((a, A), (b, B)) = u.dtype, (pairs := _pairs(u))
     if pairs[0] is pairs[1] is WHOLE[d]:  # as the rest would find, at more cost; so in the two rules below
         return pairs[0]
-    if d.kind is Kind.BOOL:
+    if d.kind is _BOOL:
         return a or b, A or B
-    if not d.is_float:
+    if d.kind is not _FLOAT:
         return fit(d, a + b, A + B)
     return outward(d, _sum(a, b), _sum(A, B))
 
@@ -127,7 +130,7 @@ def of_sub(u: UOp) -> MinMax:
     d, ((a, A), (b, B)) = u.dtype, (pairs := _pairs(u))
     if pairs[0] is pairs[1] is WHOLE[d]:
         return pairs[0]
-    if not d.is_float:
+    if d.kind is not _FLOAT:
         return fit(d, a - B, A - b)
     return outward(d, _sum(a, -B), _sum(A, -b))
 
@@ -137,7 +140,7 @@ def of_neg(u: UOp) -> MinMax:
     assert p is not None
     if p is WHOLE[d]:
         return p
-    return (-p[1], -p[0]) if d.is_float else fit(d, -p[1], -p[0])
+    return (-p[1], -p[0]) if d.kind is _FLOAT else fit(d, -p[1], -p[0])
 
 
 def _times(a: float, b: float) -> float:
@@ -150,9 +153,9 @@ def of_mul(u: UOp) -> MinMax:
     if pairs[0] is pairs[1] is WHOLE[d]:
         return pairs[0]
     corners = ((a, b), (a, B), (A, b), (A, B))
-    if d.kind is Kind.BOOL:
+    if d.kind is _BOOL:
         return a and b, A and B
-    if not d.is_float:
+    if d.kind is not _FLOAT:
         products = [_times(x, y) for x, y in corners]
         return fit(d, min(products), max(products))
     exact = [_product(x, y) for x, y in corners]
@@ -227,7 +230,7 @@ def of_shr(u: UOp) -> MinMax:
 def of_bitwise(u: UOp) -> MinMax:
     """Non-negative operands stay below the next power of two; And with a non-negative constant is bounded by it."""
     d, ((a, A), (b, B)) = u.dtype, _pairs(u)
-    if d.kind is Kind.BOOL:
+    if d.kind is _BOOL:
         return _bool_bitwise(u.op, a, A, b, B)
     if u.op is Op.AND and (a >= 0 or b >= 0):
         return 0, min(x for x, low in ((A, a), (B, b)) if low >= 0)
@@ -314,9 +317,9 @@ def _of_whole(s: DType, d: DType) -> MinMax:
 
 
 def _converted(s: DType, d: DType, p: MinMax) -> MinMax:
-    if d.kind is Kind.BOOL:
+    if d.kind is _BOOL:
         return _to_bool(s, p)
-    if d.is_float:
+    if d.kind is _FLOAT:
         return outward(d, *(x if isinstance(x, float) else float(x) if -_EXACT <= x <= _EXACT else Fraction(x) for x in p))
     if not s.is_float:
         return fit(d, int(p[0]) if not math.isinf(p[0]) else p[0], int(p[1]) if not math.isinf(p[1]) else p[1])
