@@ -28,6 +28,8 @@ def compile(graph_or_file: UOp | str | os.PathLike[str], backend: str = "llvm", 
     graph at each call and is for the calling thread. `options` go to the backend's factory. Raises SpecError for an ill-formed
     graph, CompileError, Unsupported, and UnknownBackend or BrokenBackend.
     """
+    if not isinstance(graph_or_file, (UOp, str, os.PathLike)):
+        raise TypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
     graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
     verify(graph, Dialect.TENSOR)
     found = _instance(backend, options)

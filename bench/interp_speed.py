@@ -2,14 +2,14 @@
 
     python bench/interp_speed.py [--graphs N] [--seed S]
 
-The graphs are those of the generator (`uops.fuzz.generate`) with exactly 12 live nodes: every node but index values, which spell
-shapes and positions. They have every family and dtype of the TENSOR dialect and at most 1,000 elements per value. Each is built
-before the clock starts and evaluated once, so that nothing is warm but the interpreter itself; processor time is measured, and
-graphs built earlier are kept out of the garbage collector's sight (`gc.freeze`).
+The graphs are those of the generator (`uops.fuzz.generate`, element cap 1,000) with exactly 12 live nodes: every node but index
+values, which spell shapes and positions. They have every family and dtype of the TENSOR dialect; a Bitcast or Slice may need
+more elements of a narrower dtype than the cap. Each is built before the clock starts and evaluated once, so that nothing is warm
+but the interpreter itself; processor time is measured, and graphs built earlier are kept out of the garbage collector's sight.
 
-`derivation` is the time that the specification's rules take for every node's min_max; `values` is `run` with every assert on a graph
-whose properties are derived, as they are after verification; `sets` is the same for the allowed sets at the strict level. The last
-line adds derivation and evaluation.
+`derivation` is the time that the specification's rules take for every node's min_max. `values` is `run` with every assert, on a
+graph whose properties are derived, as they are after verification; `sets` is the same for the allowed sets at the strict level.
+The last line adds derivation and evaluation.
 """
 
 from __future__ import annotations

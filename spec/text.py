@@ -35,6 +35,7 @@ from uops.spec.ops import Op
 
 MAX_DIGITS = 1000
 MAX_DEPTH = 8
+MAX_FILE = 1 << 26  # characters
 _INLINE = 8  # longest Stack written as an operand
 
 # ---------------------------------------------------------------------------------------------------------------- show
@@ -192,7 +193,10 @@ def parse_file(path: Any) -> UOp:
     """`parse` of a UTF-8 file; the error's message begins with the path."""
     try:
         with open(path, encoding="utf-8") as f:
-            return parse(f.read())
+            text = f.read(MAX_FILE + 1)
+        if len(text) > MAX_FILE:
+            raise SpecError(f"the text has more than {MAX_FILE:,} characters", line=1, column=1)
+        return parse(text)
     except SpecError as e:
         raise SpecError(f"{path}: {e}", claim=e.claim, line=e.line, column=e.column) from e
     except UnicodeDecodeError as e:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from uops.compiler.config import default
+
 GOLDEN = Path(__file__).parent / "golden"
 
 Golden = Callable[[str, str], None]
@@ -19,6 +21,8 @@ def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests neither read what an earlier run compiled nor write into the user's folders; processes they start inherit this."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UOPS_CACHE_DIR", str(tmp_path_factory.mktemp("objects")))
+        patch.setenv("UOPS_VERIFY", "1")  # the verifier runs between all passes
+        default.cache_clear()
         yield
 
 

@@ -6,6 +6,8 @@ They are run by the suite's own tests; a suite that lets one of the first three 
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Any
 
 import numpy as np
@@ -115,3 +117,29 @@ class NoNan(_Control):
         if a.dtype.kind in "iub":
             return a
         return np.where(np.isnan(a.astype(np.float64)), np.zeros_like(a), a)
+
+
+class Crashing(Interp):
+    """Its process ends on every program with a float32 input."""
+
+    name = "control-crashing"
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        if _has_float32(inputs):
+            os.abort()
+        return run(graph, inputs)
+
+
+class Hanging(Interp):
+    """Never answers for a program with a float32 input."""
+
+    name = "control-hanging"
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        while _has_float32(inputs):
+            time.sleep(1)
+        return run(graph, inputs)
+
+
+def _has_float32(inputs: Inputs) -> bool:
+    return any(isinstance(v, np.ndarray) and v.dtype == np.float32 for v in inputs.values())

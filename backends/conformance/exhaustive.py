@@ -29,6 +29,7 @@ from uops.backends import registry
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, Reference, points
 from uops.backends.contract import Backend
 from uops.spec import build as b
+from uops.spec.errors import SpecError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
@@ -89,9 +90,10 @@ def run(
     """Run, or resume, the tier; the tallies by function. `progress(done, total)` counts chunks."""
     report_dir.mkdir(parents=True, exist_ok=True)
     log = report_dir / "progress.jsonl"
-    tallies, done = _resume(log)
+    tallies, done = _resume(log, _header(backend))
     todo = [j for j in jobs_of(only or names()) if j not in done]
     total = len(todo) + len(done)
+    tallies = {k: v for k, v in tallies.items() if only is None or k in only}
     with log.open("a") as out, ThreadPoolExecutor(jobs) as threads, _Judges(backend) as judges:
         for k, (job, tally) in enumerate(threads.map(judges.judge, todo), len(done) + 1):
             tallies.setdefault(job.name, Tally(job.name)).add(tally)
@@ -158,11 +160,25 @@ def _serve(backend: str, pipe: Connection) -> None:
             return
 
 
-def _resume(log: Path) -> tuple[dict[str, Tally], set[Job]]:
-    """What an earlier run had finished; a line cut short by a kill is ignored."""
+def _header(backend: str) -> dict[str, object]:
+    """What a log's tallies are tallies of."""
+    return {"backend": backend, "version": registry.get(backend).version(), "chunk_bits": CHUNK_BITS, "points": POINT_CHUNK}
+
+
+def _resume(log: Path, header: dict[str, object]) -> tuple[dict[str, Tally], set[Job]]:
+    """What an earlier run of the same backend had finished; a line cut short by a kill is ignored.
+
+    Raises SpecError if the log is another backend's or another version's.
+    """
     tallies: dict[str, Tally] = {}
     done: set[Job] = set()
-    for line in log.read_text().splitlines() if log.exists() else ():
+    if not log.exists():
+        log.write_text(json.dumps(header) + "\n")
+        return tallies, done
+    first, *lines = log.read_text().splitlines() or [""]
+    if first != json.dumps(header):
+        raise SpecError(f"{log} is the progress of another run ({first[:200]}); give another --report, or remove it")
+    for line in lines:
         try:
             entry = json.loads(line)
         except json.JSONDecodeError:

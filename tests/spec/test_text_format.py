@@ -185,6 +185,11 @@ def test_hostile_text_takes_bounded_time_and_memory(text: str) -> None:
     assert time.process_time() - start < 20
 
 
+def test_an_endless_file_is_refused() -> None:
+    with pytest.raises(SpecError, match="more than"):
+        parse_file("/dev/zero")
+
+
 def test_a_file_error_names_the_file(tmp_path: object) -> None:
     path = f"{tmp_path}/bad.uops"
     with open(path, "wb") as f:

@@ -28,13 +28,15 @@ class Problem(click.ClickException):
 
     exit_code = USER_ERROR
 
-    def __init__(self, error: UopsError) -> None:
+    def __init__(self, error: Exception) -> None:
         super().__init__(words(error))
 
 
-def words(error: UopsError) -> str:
+def words(error: Exception) -> str:
     """The message of an error, with the id of the claim that was broken."""
     text = str(error)
+    if isinstance(error, MemoryError):
+        return f"not enough memory: {text}" if text else "not enough memory"
     if isinstance(error, Crash):
         return f"internal error, please report it: {text}"
     claim = error.claim if isinstance(error, SpecError) else None
@@ -47,7 +49,9 @@ class Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except UopsError as e:
+        except BrokenPipeError:
+            raise  # the reader went away: click ends quietly
+        except (UopsError, MemoryError, OSError) as e:
             raise Problem(e) from e
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)

@@ -55,7 +55,9 @@ def backend(name: str) -> Backend:
     if name == INTERP:
         return registry.get(_INTERP_AT)
     if ":" not in name and name not in registry.names():
-        raise registry.UnknownBackend(f"no backend is called {name!r}; known: {', '.join(backend_names())} (or module:attribute)")
+        raise registry.UnknownBackend(
+            f"no backend is called {name!r}; known: {', '.join(dict.fromkeys(backend_names()))} (or module:attribute)"
+        )
     return registry.get(name)
 
 

@@ -16,6 +16,7 @@ from uops.backends.conformance.controls import Interp
 from uops.backends.conformance.exhaustive import Job, Tally, _judge, jobs_of, names, run, table
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, points
 from uops.spec import dtypes as dt
+from uops.spec.errors import SpecError
 
 FUNCTIONS = {"exp2": np.exp2, "log2": np.log2, "sin": np.sin, "sqrt": np.sqrt, "recip": lambda x: 1 / x, "trunc": np.trunc}
 STORAGE = {
@@ -106,13 +107,23 @@ class Dying(Interp):
 def test_a_run_resumes_after_a_line_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exhaustive, "POINTS", 2 * exhaustive.POINT_CHUNK)
     done = Tally("sqrt/float64", inputs=exhaustive.POINT_CHUNK, inexact=5)
-    (tmp_path / "progress.jsonl").write_text(json.dumps({"chunk": 0, **exhaustive.asdict(done)}) + '\n{"chunk": 1, "na')
+    header = json.dumps(exhaustive._header("interp"))
+    (tmp_path / "progress.jsonl").write_text(
+        header + "\n" + json.dumps({"chunk": 0, **exhaustive.asdict(done)}) + '\n{"chunk": 1, "na'
+    )
     seen: list[tuple[int, int]] = []
     found = run("interp", 1, lambda k, n: seen.append((k, n)), tmp_path, ("sqrt/float64",))
     assert seen == [(2, 2)]
     assert found["sqrt/float64"].inputs == 2 * exhaustive.POINT_CHUNK
     assert found["sqrt/float64"].wrong == 0
     assert "sqrt/float64 | 50,000 | 0 | 5 |" in table(found)
+
+
+def test_a_run_does_not_take_over_another_backends_results(tmp_path: Path) -> None:
+    header = exhaustive._header("interp") | {"version": "another"}
+    (tmp_path / "progress.jsonl").write_text(json.dumps(header) + "\n")
+    with pytest.raises(SpecError, match="another run"):
+        run("interp", 1, None, tmp_path, ("sqrt/float64",))
 
 
 def test_a_process_that_dies_fails_its_chunk(monkeypatch: pytest.MonkeyPatch) -> None:

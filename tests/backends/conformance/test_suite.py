@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends import registry
+from uops.backends import registry, worker
 from uops.backends.conformance.cases import cases
 from uops.backends.conformance.controls import AllNan, Zeros, first_input
 from uops.backends.conformance.exclusions import EXCLUSIONS, LENIENT, excluded, lenient, outside
@@ -83,6 +83,15 @@ def test_the_cases_execute_every_op_one_device_can_express(smoke: list[Case]) ->
     assert done == TENSOR_OPS
 
 
+@pytest.fixture(scope="module")
+def everything(judged: list[tuple[Expectation, Result]]) -> list[tuple[Expectation, Result]]:
+    """The smoke cases, and those of the full tier that have cells of their own."""
+    known = {cell for e, _ in judged for cell in e.case.cells()}
+    more = [c for c in cases(Tier.FULL) if not known.issuperset(c.cells())]
+    assert len(more) > 300
+    return judged + [(Expectation(c), run(c.graph, c.inputs)) for c in more]
+
+
 CONTROLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
     "zeros": lambda v, i: Zeros().spoil(v, i),
     "nan": lambda v, i: AllNan().spoil(v, i),
@@ -92,9 +101,9 @@ CONTROLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {
 
 @pytest.mark.parametrize("level", Level, ids=lambda x: x.value)
 @pytest.mark.parametrize("control", CONTROLS)
-def test_no_cell_is_passed_by_doing_nothing(control: str, level: Level, judged: list[tuple[Expectation, Result]]) -> None:
+def test_no_cell_is_passed_by_doing_nothing(control: str, level: Level, everything: list[tuple[Expectation, Result]]) -> None:
     accepted: dict[Cell, bool] = {}
-    for expected, result in judged:
+    for expected, result in everything:
         outputs = outputs_of(result)
         for s in expected.case.segments:
             spoilt = np.asarray(CONTROLS[control](outputs[s.output], expected.case.inputs))
@@ -121,6 +130,23 @@ def test_what_strict_accepts_core_accepts(judged: list[tuple[Expectation, Result
 def _run(name: str, rows: str = "*/Add") -> Any:
     backend = f"uops.backends.conformance.controls:{name}"
     return conform(backend, registry.get(backend), tier=Tier.SMOKE, rows=rows, jobs=1)
+
+
+@pytest.mark.parametrize(("name", "status"), [("Crashing", "crash"), ("Hanging", "timeout")])
+def test_a_crash_or_a_hang_fails_its_cells_and_ends_nothing(name: str, status: str) -> None:
+    backend = f"uops.backends.conformance.controls:{name}"
+    found = conform(
+        backend,
+        registry.get(backend),
+        rows="Movement/Flip",
+        jobs=1,
+        limits=worker.Limits(timeout=1.0 if name == "Hanging" else 60.0),
+    )
+    failing = found.failing(Level.STRICT)
+    assert {c.cell.dtype for c in failing} == {"float32"}
+    assert all(status in c.failures[0].message for c in failing)
+    assert {found.reproducers[c.failures[0].case].row for c in failing} == {"Movement/Flip"}
+    assert Status.PASS in _statuses(found, Level.STRICT).values()
 
 
 def _statuses(found: Any, level: Level) -> dict[Cell, Status]:
