@@ -45,6 +45,8 @@ def mul(a: Array, b: Array) -> Any:
     m, n = magnitude(a), magnitude(b)
     if (m | n) < _TOP and m * n < _TOP:
         return np.multiply(a, b)
+    if m.bit_length() + n.bit_length() > _WIDEST:
+        raise Unsupported(f"index values beyond 2^{_WIDEST}", "interp")
     return _exact(np.multiply, a, b)
 
 

@@ -1,0 +1,28 @@
+"""Index values are unbounded integers (R08, R29), up to a limit of resources that is an error, not a hang."""
+
+from __future__ import annotations
+
+import pytest
+
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec.errors import Unsupported
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+
+def _squared(times: int) -> UOp:
+    x = b.index(9)
+    for _ in range(times):
+        x = UOp(Op.MUL, (x, x))
+    return x
+
+
+def test_products_of_hundreds_of_digits_are_exact() -> None:
+    (got,) = run(_squared(10), {}).values
+    assert int(got) == 9 ** (2**10)
+
+
+def test_a_product_beyond_the_limit_is_refused_at_once() -> None:
+    with pytest.raises(Unsupported, match="index values beyond"):
+        run(_squared(60), {})
