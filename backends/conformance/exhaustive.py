@@ -124,12 +124,12 @@ class _Judges:
 
     def judge(self, job: Job) -> tuple[Job, Tally]:
         process, pipe = self._process()
-        pipe.send(job)
         try:
+            pipe.send(job)
             if pipe.poll(TIMEOUT):
                 return job, pipe.recv()
             ended = f"no answer within {TIMEOUT} s"
-        except EOFError:
+        except (EOFError, ConnectionError):
             process.join(5)
             ended = f"the process ended with status {process.exitcode}"
         process.kill()
