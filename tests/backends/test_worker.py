@@ -198,11 +198,9 @@ def test_a_python_int_beyond_64_bits_crosses(worker: Worker) -> None:
     assert int(found.result.values[0]) == 2**100
 
 
-def test_hundreds_of_small_cases_a_second(worker: Worker) -> None:
-    worker.run(case())
-    start = time.perf_counter()
+def test_a_batch_of_hundreds_takes_one_process(worker: Worker) -> None:
     assert all(o.status == "ok" for o in worker.run_batch([case()] * 500))
-    assert 500 / (time.perf_counter() - start) > 200
+    assert worker.restarts == 0
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
