@@ -199,8 +199,9 @@ def test_a_python_int_beyond_64_bits_crosses(worker: Worker) -> None:
 
 
 def test_a_batch_of_hundreds_takes_one_process(worker: Worker) -> None:
+    before = worker.restarts
     assert all(o.status == "ok" for o in worker.run_batch([case()] * 500))
-    assert worker.restarts == 0
+    assert worker.restarts == before
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
