@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.conformance.cases.elementwise import OPS, legal
 from uops.compiler.fold import fold
 from uops.fuzz.values import NUMPY, edge_bits
 from uops.interp import run
@@ -24,16 +25,11 @@ from uops.spec import dtypes as dt
 from uops.spec.args import CastArg, ConstArg
 from uops.spec.dtypes import DType, Kind
 from uops.spec.node import UOp
-from uops.spec.ops import ALU, SHIFT, TERNARY, UNARY, Op
+from uops.spec.ops import SHIFT, TERNARY, UNARY, Op
 
 Array = npt.NDArray[Any]
 Bits = npt.NDArray[np.uint64]
 Meaning = Callable[[Op, tuple[DType, ...], DType, tuple[Bits, ...]], list[int]]
-
-#: Every elementwise op, in the spec's order.
-OPS = tuple(op for op in Op if op in ALU and op is not Op.MIN)
-_FLOAT_ONLY = frozenset({Op.RECIP, Op.EXP2, Op.LOG2, Op.SIN, Op.SQRT, Op.DIV, Op.POW})
-_NOT_BOOL = frozenset({Op.NEG, Op.SUB, Op.TRUNC, Op.MULACC})
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +54,8 @@ def signatures() -> Iterator[tuple[Op, tuple[DType, ...], DType]]:
             yield from ((op, (s,), d) for s in dt.STORABLE for d in dt.STORABLE if s is not d)
             continue
         for d in dt.STORABLE:
-            if _admits(op, d):
+            if legal(op, d):
                 yield from ((op, kinds, _result(op, kinds)) for kinds in _operand_dtypes(op, d))
-
-
-def _admits(op: Op, d: DType) -> bool:
-    if op in _FLOAT_ONLY:
-        return d.is_float
-    if op in (Op.MOD, Op.IDIV) or op in SHIFT:
-        return d in dt.INTS
-    if op in (Op.XOR, Op.OR, Op.AND):
-        return not d.is_float
-    if op is Op.NOT:
-        return d is dt.bool_
-    return d is dt.uint64 if op is Op.THREEFRY else not (op in _NOT_BOOL and d is dt.bool_)
 
 
 def _operand_dtypes(op: Op, d: DType) -> Iterator[tuple[DType, ...]]:

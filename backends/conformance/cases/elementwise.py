@@ -80,10 +80,6 @@ def _params(kinds: tuple[DType, ...], shapes: list[tuple[int, ...]]) -> tuple[UO
     return tuple(b.param(k, s, d) for k, (d, s) in enumerate(zip(kinds, shapes, strict=True)))
 
 
-def _graph(op: Op, operands: tuple[UOp, ...]) -> UOp:
-    return UOp(op, operands)
-
-
 def _edge_case(op: Op, d: DType, kinds: tuple[DType, ...], tier: Tier, name: str) -> Case:
     blocks = dict(_blocks(op, kinds, tier))
     return _segmented(op, d, kinds, blocks, name)
@@ -98,7 +94,7 @@ def _segmented(op: Op, d: DType, kinds: tuple[DType, ...], blocks: dict[str, Arr
     whole = np.concatenate(list(blocks.values()), axis=1)
     params = _params(kinds, [(at,)] * len(kinds))
     inputs = {f"p{k}": to_array(whole[k], kind) for k, kind in enumerate(kinds)}
-    return Case(ROWS[op].id, d, name, _graph(op, params), inputs, tuple(segments))
+    return Case(ROWS[op].id, d, name, UOp(op, params), inputs, tuple(segments))
 
 
 def _blocks(op: Op, kinds: tuple[DType, ...], tier: Tier) -> Iterator[tuple[str, Array]]:
@@ -170,7 +166,7 @@ def _broadcast_case(op: Op, d: DType) -> Case:
     shapes: list[tuple[int, ...]] = [(3, 1, 4), (5, 1), ()][: len(kinds)] if len(kinds) == 3 else [(3, 1), (2, 1, 4)]
     params = _params(kinds, shapes)
     inputs = {f"p{k}": to_array(_ring(kind, s, k), kind).reshape(s) for k, (kind, s) in enumerate(zip(kinds, shapes, strict=True))}
-    graph = _graph(op, params)
+    graph = UOp(op, params)
     return Case(ROWS[op].id, d, "broadcast", graph, inputs, (Segment("broadcast", 0, 0, int(np.prod(graph.shape))),))
 
 
