@@ -4,9 +4,9 @@ Takes: CALLIFIED. Gives: KERNEL (a Linear of Calls in execution order; each body
 Params). Spec: Lowering Pipeline/Rangeify; rows Movement/*, Reduce, Load, Store; R14, R27, R41 to R46, R51 to R54.
 
 Ranges start at the elements of what is stored and are pushed to its sources, consumers first, through movement ops as functions on
-index tuples (`views`). A value is realised - computed by a kernel of its own into a Buffer - when its consumers disagree on the
-element they want, when it is a copy by definition, or when it is a Reduce that would be computed more often than once. So every
-value is computed once (R27), and no work is multiplied but by Expand. Kernels run in the topological order of what they compute.
+index tuples (`views`). A value is realised - computed by a kernel of its own into a Buffer - when it is a copy by definition, or
+when that is cheaper than computing it wherever it is wanted (`cost`); a float sum or product always, where it would be computed
+more often than once (R27). Kernels run in the topological order of what they compute.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from uops.compiler.passes.callify import extents, highest_unique
+from uops.compiler.passes.cost import Loops, realise, work
 from uops.compiler.passes.hazards import COPIES, memories
 from uops.compiler.passes.kernels import Kernel, Part, Place, Want, finish, ranges_of
 from uops.compiler.passes.spread import READ, SPREAD
@@ -33,7 +34,7 @@ from uops.spec.ops import Op
 
 #: Ops that may be computed for several places at once: all they cost is an address.
 _CHEAP = VIEWS | {Op.EXPAND, Op.PAD}
-_LEAVES = COPIES | {Op.PARAM, Op.CONST, Op.BINARY, Op.REDUCE}
+_LEAVES = COPIES | {Op.PARAM, Op.CONST, Op.BINARY}
 
 
 def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
@@ -58,7 +59,10 @@ class Rangeify:
         self.buffers: dict[UOp, UOp] = {}  # of realised values
         self.targets: dict[UOp, Target] = {}  # of Stores
         self.holes: dict[Want, UOp] = {}  # placeholders of values that addresses and gates depend on
+        self.wanted_by: dict[UOp, Place] = {}  # placeholder -> the place of its value
         self.values: dict[Want, UOp] = {}  # expressions
+        self.loops = Loops(self.wanted_by)
+        self.work = work(order)
         self.unique, self.axes = highest_unique(arguments), 0
 
     # Consumers first: which elements of each value are wanted.
@@ -91,9 +95,7 @@ class Rangeify:
     def _is_realised(self, u: UOp) -> bool:
         if u.op in COPIES:
             return True
-        if u.op is Op.REDUCE:
-            return len(self.places[u]) > 1 or not all(map(runs_once, self.places[u]))
-        return u not in self.cheap and len(self.places[u]) > 1
+        return u not in self.cheap and realise(u, self.places[u], self.loops, self.work[u])
 
     def _push(self, wanted: Want) -> None:
         u, place = wanted
@@ -114,7 +116,8 @@ class Rangeify:
         if wanted not in self.holes:
             bounds = u.min_max if not u.dtype.is_float else None
             known = None if bounds is None or bounds[0] <= u.dtype.min else (int(bounds[0]), int(bounds[1]))
-            self.holes[wanted] = UOp(Op.PARAM, (B.SCALAR,), ParamArg(None, u.dtype, name=f"%{len(self.holes)}", bounds=known))
+            found = UOp(Op.PARAM, (B.SCALAR,), ParamArg(None, u.dtype, name=f"%{len(self.holes)}", bounds=known))
+            self.holes[wanted], self.wanted_by[found] = found, place
         return self.holes[wanted]
 
     # Kernels and their loops.
@@ -123,6 +126,7 @@ class Rangeify:
         kernel = self.kernels[u] = Kernel(u)
         kernel.place = Place(kernel, tuple(self.loop(n, AxisType.LOOP) for n in shape))
         kernel.ranges = ranges_of(kernel.place.coords)
+        self.loops.nest(kernel.ranges)
         return kernel
 
     def loop(self, n: Dim, kind: AxisType) -> UOp:
@@ -187,12 +191,6 @@ def _through(state: Rangeify, u: UOp, place: Place) -> list[Part]:
         raise Crash(f"rangeify knows no element of {u!r}")
     index, gate = STEP[u.op](state.at, u, place.coords)
     return [(u.src[0], Place(place.kernel, index, state.at.both(place.gate, gate)))]
-
-
-def runs_once(place: Place) -> bool:
-    """Whether a kernel wants each element exactly once: the place runs over just the kernel's own loops, without a gate."""
-    ranges = [i for i in place.coords if i is not ZERO]
-    return place.gate is None and len(ranges) == len(place.kernel.ranges) and set(ranges) == set(place.kernel.ranges)
 
 
 def stored_as(u: UOp) -> DType:

@@ -52,6 +52,7 @@ def _reduce(state: Rangeify, u: UOp, place: Place) -> list[Part]:
     """The source on a fresh loop per reduced axis."""
     s = u.src[0].shape
     index = tuple(state.loop(s[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(place.coords))
+    state.loops.nest((index[k] for k in sorted(u.arg.axes)), state.loops.of(place))
     return [(u.src[0], place._replace(coords=index))]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from uops.spec import wmma
+from uops.spec.args import WmmaArg
 from uops.spec.claims import (
     SAME_DEVICE,
     Draft,
@@ -37,13 +39,24 @@ def _tile(u: UOp, ctx: Context) -> str | None:
 
 
 def _fragment_sizes(u: UOp, ctx: Context) -> str | None:
+    """The fragments of the instruction's descriptor (R118); of an instruction without one, the matrices divided by the lanes."""
     (n, m, k), threads = u.arg.dims, u.arg.threads
     if u.arg.tile_grid != (1, 1):
         return None
-    for at, elements in enumerate((m * k, k * n, m * n)):
-        if elements % threads or u.src[at].shape != (elements // threads,):
-            return f"source {at} needs {elements} elements over {threads} lanes, got {show_shape(u.src[at].shape)} per lane"
+    known = wmma.find(u.arg)
+    if known is None and (others := wmma.named(u.arg.name)):
+        return f"{u.arg.name} is {' or '.join(map(_configuration, others))}, got {_configuration(u.arg)}"
+    for at, (operand, elements) in enumerate(zip(wmma.OPERANDS, (m * k, k * n, m * n))):
+        held = u.src[at].shape
+        if known is not None and held != (known.map(operand).elements,):
+            return f"source {at} needs the descriptor's {known.map(operand).elements} per lane, got {show_shape(held)}"
+        if known is None and (elements % threads or held != (elements // threads,)):
+            return f"source {at} needs {elements} elements over {threads} lanes, got {show_shape(held)} per lane"
     return None
+
+
+def _configuration(d: WmmaArg | wmma.Descriptor) -> str:
+    return f"dims {d.dims} of {d.dtype_in} to {d.dtype_out} over {d.threads} lanes"
 
 
 def custom_template(u: UOp, ctx: Context) -> str | None:
@@ -81,7 +94,7 @@ r(Op.ENDIF, "Endif", "ENDIF", "if", "Ends the block of an If.", [
 r(Op.WMMA, "Wmma", "WMMA", "A B acc", "The lanes of a warp together compute A times B plus acc, each holding fragments.", [
     Draft("A and B are dtype_in, acc is dtype_out", _fragment_dtypes, "R93"),
     Draft("dims, threads and grid are positive", _tile, "R93", gate=True),
-    Draft("the fragments of all lanes hold M*K, K*N and M*N elements", _fragment_sizes, "R93"),
+    Draft("the fragments are the descriptor's, or hold M*K, K*N and M*N elements", _fragment_sizes, "R118"),
     SAME_DEVICE,
 ])
 r(Op.CUSTOM, "Custom", "Custom", "args...", "A line of target code with {k} for source k.", [
