@@ -1,0 +1,1 @@
+"""Schedules: OptOps applied to kernels, and who chooses them."""

@@ -1,0 +1,107 @@
+"""What a kernel's accesses cost in each loop, and loops that are one.
+
+`accesses` reads every Load and Store as (memory, stride per loop); a loop on which an address depends in another way has no stride
+(None). `merged` joins two nested loops where every address walks through both as through one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from uops.compiler.linear import linear, number
+from uops.compiler.optimize.schedule import Replacement, Schedule, replace_ranges
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.scope import closed_by
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """One Load or Store: elements per step of each loop that its address, alone, depends on; None where they differ from step to
+    step. `gates` are the loops on which its gate depends."""
+
+    node: UOp
+    strides: dict[UOp, int | None]
+    gates: frozenset[UOp]
+
+    def stride(self, r: UOp) -> int | None:
+        return self.strides.get(r, 0)
+
+
+def accesses(effect: UOp) -> list[Access]:
+    """The accesses of a kernel in the order of its graph; those that fill or read LOCAL memory too."""
+    order = toposort(effect)
+    needs = dependence(order)
+    return [_access(u, needs) for u in order if u.op in (Op.LOAD, Op.STORE)]
+
+
+def dependence(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """For each node the ranges that its value depends on and nothing below it closed."""
+    found: dict[UOp, frozenset[UOp]] = {}
+    none: frozenset[UOp] = frozenset()
+    for u in order:
+        needs = none.union(*(found[s] for s in u.src)) if u.src else none
+        if u.op in (Op.REDUCE, Op.END):
+            needs = needs.difference(closed_by(u))
+        found[u] = needs | {u} if u.op is Op.RANGE else needs
+    return found
+
+
+def _access(u: UOp, needs: dict[UOp, frozenset[UOp]]) -> Access:
+    address = u.src[0]
+    total = linear(address.src[1])
+    strides: dict[UOp, int | None] = {r: None for t in total.terms if t.op is not Op.RANGE for r in needs[t]}
+    strides.update({t: k for t, k in total.terms.items() if t.op is Op.RANGE and t not in strides})
+    gates = needs[u.src[2]] if len(u.src) > 2 else frozenset()
+    return Access(u, strides, gates)
+
+
+def merged(s: Schedule) -> Schedule:
+    """The schedule with loops joined: outputs among themselves, and those of each Reduce."""
+    effect, outputs = s.effect, list(s.outputs)
+    pairs = [outputs] + [list(closed_by(u)) for u in toposort(effect) if u.op is Op.REDUCE]
+    for loops in pairs:
+        k = len(loops) - 2
+        while k >= 0:
+            found = _joined(effect, loops[k], loops[k + 1])
+            if found is not None:
+                new, effect = found
+                loops[k : k + 2] = [new]
+            k -= 1
+    return Schedule(s.name, effect, tuple(outputs), s.done)
+
+
+def _joined(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:
+    """(the loop that stands for `a` around `b`, the effect with it), if every use of the two is a step of that loop."""
+    if a.src[0].op is not Op.CONST or b.src[0].op is not Op.CONST or a.arg.type is not b.arg.type:
+        return None
+    n, m = int(a.src[0].arg.value), int(b.src[0].arg.value)
+    if not _one_walk(effect, a, b, m):
+        return None
+    new = UOp(Op.RANGE, (number(n * m),), a.arg)
+    replacement: Replacement = {a: (number(0), (new,)), b: (new, ())}
+    return new, replace_ranges(effect, replacement)
+
+
+def _one_walk(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
+    """Whether `a` and `b` occur only in addresses, with strides m*k and k, and a Reduce closes both or neither."""
+    order = toposort(effect)
+    needs = dependence(order)
+    addressed = {u.src[0].src[1] for u in order if u.op in (Op.LOAD, Op.STORE)}
+    inside: set[UOp] = set()  # nodes that only spell such addresses
+    for i in addressed:
+        total = linear(i)
+        if total.terms.get(a, 0) != m * total.terms.get(b, 0):
+            return False
+        if any(t not in (a, b) and not needs[t].isdisjoint((a, b)) for t in total.terms):
+            return False
+        inside |= {u for u in toposort(i) if u.op is not Op.RANGE and not needs[u].isdisjoint((a, b))}
+    for u in order:
+        closes = closed_by(u) if u.op in (Op.REDUCE, Op.END) else ()
+        if (a in closes) is not (b in closes):
+            return False
+        direct = any(x in (a, b) for x in u.src) and a not in closes
+        if u not in inside and (direct or any(x in inside and x not in addressed for x in u.src)):
+            return False
+    return all(u.op is Op.INDEX or u in inside for u in order if any(i in addressed for i in u.src))

@@ -1,0 +1,197 @@
+"""The schedule of a kernel by hand-written choices, from a description of the machine.
+
+`choose(schedule, machine)` gives the schedule after the OptOps that it chose, all of them legal. On a machine without vectors it
+changes nothing. What it weighs, in order:
+
+1. Loops that walk through memory as one are joined, so that a vector never ends at an inner extent.
+2. One output loop becomes the lanes of vectors (UPCAST) if the kernel stores contiguous elements along it and most loads are
+   contiguous or the same there; else the reduce loops do (UNROLL), where their loads are contiguous.
+3. A product that is summed - a load that another output loop does not change - is computed as a tile of registers: that loop is
+   UPCAST too, as far as accumulators, one row of operands and one broadcast fit the registers.
+4. Extents that no factor divides are padded (Padto), if what is added is little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from uops.compiler.optimize.accesses import Access, accesses, dependence, merged
+from uops.compiler.optimize.schedule import Schedule, apply
+from uops.compiler.target import Machine
+from uops.spec import dtypes as dt
+from uops.spec.axes import AxisType
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.optops import OptOp, Padto, Split
+from uops.spec.scope import closed_by
+
+#: What a vector access costs per element, as against a contiguous one: one element per lane.
+GATHER = 8
+#: Vectors per iteration of an elementwise loop, and accumulators of a reduction: enough to hide latency.
+ELEMENTWISE_VECTORS = 2
+REDUCE_VECTORS = 4
+#: Loops shorter than this many vectors are not padded to a whole number of them.
+_LEAST_PADDED = 2
+#: Share of added iterations up to which an axis is padded for a register tile.
+_MOST_ADDED = 0.25
+
+
+def choose(s: Schedule, machine: Machine) -> Schedule:
+    """The schedule for a machine with vectors; `s` itself for one without."""
+    if not machine.vector_bytes or any(r.src[0].op is not Op.CONST for r in s.ranges):
+        return s
+    s = merged(s)
+    return _vectorised(s, Facts(s), machine)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tile:
+    """A register tile: `rows` of `vectors` vectors each."""
+
+    rows: int
+    vectors: int
+
+
+class Facts:
+    """What the choices rest on, computed once per kernel."""
+
+    def __init__(self, s: Schedule) -> None:
+        self.order = toposort(s.effect)
+        self.needs = dependence(self.order)
+        self.accesses = accesses(s.effect)
+        self.loads = [a for a in self.accesses if a.node.op is Op.LOAD]
+        self.store = next(a for a in self.accesses if a.node is s.effect)
+        self.reduces = [u for u in self.order if u.op is Op.REDUCE]
+        self.itemsize = max((u.dtype.itemsize for u in self.order if u.dtype in dt.STORABLE and u.op is not Op.CONST), default=4)
+
+    def gather_cost(self, r: UOp, loads: Iterable[Access]) -> int:
+        """What the loads that are made in the loop of `r` cost per element of it, 0 where it does not change them."""
+        return sum(_COST.get(a.stride(r), GATHER) for a in loads)
+
+    def below(self, u: UOp) -> list[Access]:
+        """The loads of the operand of a Reduce, those of Reduces below it left out."""
+        nodes = set(toposort(u.src[0], gate=lambda n: n.op is not Op.REDUCE or n is u))
+        return [a for a in self.loads if a.node in nodes]
+
+
+_COST: dict[int | None, int] = {0: 0, 1: 1}
+
+
+def extent(r: UOp) -> int:
+    return int(r.src[0].arg.value)
+
+
+def _vectorised(s: Schedule, f: Facts, machine: Machine) -> Schedule:
+    lanes = max(1, machine.vector_bytes // f.itemsize)
+    lane = _output_lane(s, f, lanes)
+    if lane is not None:
+        s = _lanes_of_output(s, f, lane, lanes, machine)
+    for u in f.reduces:
+        if lane is None or lane not in f.needs[u.src[0]]:
+            s = _lanes_of_reduce(s, f, u, lanes)
+    return s
+
+
+def _output_lane(s: Schedule, f: Facts, lanes: int) -> UOp | None:
+    """The output loop for the lanes: contiguous in the Store, and not worse for the loads than the lanes of the reduces."""
+    lane = next((r for r in s.outputs if f.store.stride(r) == 1), None)
+    if lane is None or extent(lane) < 2:
+        return None
+    inner = [u for u in f.reduces if lane in f.needs[u.src[0]]]
+    if not inner:
+        return lane
+    across = sum(f.gather_cost(lane, f.below(u)) for u in inner)
+    along = sum(f.gather_cost(closed_by(u)[-1], f.below(u)) for u in inner)
+    enough = all(extent(closed_by(u)[-1]) >= lanes for u in inner)
+    return None if enough and along < across else lane
+
+
+def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Machine) -> Schedule:
+    rows = _row_loop(s, f, lane)
+    if rows is None:
+        heavy = any(lane in f.needs[u.src[0]] for u in f.reduces)
+        return _split_lanes(s, lane, lanes, REDUCE_VECTORS if heavy else ELEMENTWISE_VECTORS, AxisType.UPCAST)
+    tile = _best_tile(extent(rows), extent(lane), lanes, machine.registers)
+    s = _split_lanes(s, lane, lanes, tile.vectors, AxisType.UPCAST)
+    return _split_by(s, rows, tile.rows, AxisType.UPCAST) if tile.rows > 1 else s
+
+
+def _row_loop(s: Schedule, f: Facts, lane: UOp) -> UOp | None:
+    """The output loop that reuses, in a Reduce, what the lanes load: one of its loads changes with the lanes and not with it."""
+    for u in f.reduces:
+        loads = f.below(u)
+        if len(loads) < 2 or lane not in f.needs[u.src[0]]:
+            continue
+        for r in reversed(s.outputs):
+            if (
+                r is not lane
+                and extent(r) > 1
+                and r in f.needs[u.src[0]]
+                and any(a.stride(lane) and a.stride(r) == 0 for a in loads)
+            ):
+                return r
+    return None
+
+
+def _best_tile(rows: int, columns: int, lanes: int, registers: int) -> _Tile:
+    """The tile with the most products per load, weighed by the share of it that is not padding."""
+    found, best = _Tile(1, 1), 0.0
+    for vectors in range(1, 5):
+        most = max(1, (registers - 1 - vectors) // vectors)
+        for r in range(1, min(most, rows) + 1):
+            used = _share(rows, r) * _share(columns, vectors * lanes)
+            score = used * (r * vectors) / (r + vectors)
+            if score > best:
+                found, best = _Tile(r, vectors), score
+    return found
+
+
+def _share(n: int, k: int) -> float:
+    """What share of the iterations is left when `n` is padded to a multiple of k."""
+    return n / (-(-n // k) * k)
+
+
+def _lanes_of_reduce(s: Schedule, f: Facts, u: UOp, lanes: int) -> Schedule:
+    """The last loop of a Reduce as lanes, where its loads are contiguous."""
+    r = closed_by(u)[-1]
+    loads = f.below(u)
+    if extent(r) < lanes or f.gather_cost(r, loads) > len(loads):
+        return s
+    return _split_lanes(s, r, lanes, REDUCE_VECTORS, AxisType.UNROLL)
+
+
+# ---------------------------------------------------------------------------------------------------------------- OptOps
+
+
+def _split_lanes(s: Schedule, r: UOp, lanes: int, vectors: int, target: AxisType) -> Schedule:
+    """Up to `vectors` whole vectors of the loop; a short loop whole; a long one that no vector divides padded to one."""
+    n = extent(r)
+    width = next((lanes * k for k in range(vectors, 0, -1) if n % (lanes * k) == 0), 0)
+    if not width and n >= _LEAST_PADDED * lanes:
+        width = lanes * max(k for k in range(1, vectors + 1) if _share(n, lanes * k) >= 1 - _MOST_ADDED or k == 1)
+    return _split_by(s, r, width or (n if n <= lanes * vectors else _divisor(n, lanes)), target)
+
+
+def _divisor(n: int, most: int) -> int:
+    return next(k for k in range(most, 0, -1) if n % k == 0)
+
+
+def _split_by(s: Schedule, r: UOp, factor: int, target: AxisType) -> Schedule:
+    """Split `r`, padded first if need be."""
+    if factor <= 1:
+        return s
+    if extent(r) % factor:
+        s, r = _then(s, r, Padto(_number(s, r), factor))
+    return apply(s, Split(_number(s, r), factor, target))
+
+
+def _then(s: Schedule, r: UOp, opt: OptOp) -> tuple[Schedule, UOp]:
+    """The schedule after an OptOp that changes `r` in place, and what `r` is there."""
+    changed = apply(s, opt)
+    return changed, next(x for x in changed.ranges if x.arg.axis_id == r.arg.axis_id)
+
+
+def _number(s: Schedule, r: UOp) -> int:
+    """The number of a loop, which its id tells (R95)."""
+    return next(k for k, x in enumerate(s.ranges) if x.arg.axis_id == r.arg.axis_id)

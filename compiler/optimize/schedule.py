@@ -1,0 +1,214 @@
+"""A kernel under scheduling: its effect, its loops, and the OptOps done to it.
+
+Takes the Sink of a KERNEL body. `apply` does one OptOp and gives a new Schedule; it raises Rejected with the reason that
+`spec.optops.legal` gives. `sink` gives the SCHEDULED body. Spec: Kernel Optimizations (OptOps); R90 to R98.
+
+An OptOp is a substitution of ranges. Split of r by k: r becomes r' * k + s, with s of extent k, or s * (n / k) + r' with top;
+what closed r closes r' and s. Padto: r gets the longer extent, and whatever touches memory at an iteration that was added is gated
+off; a Reduce over r takes its identity there (R92). Swap: two loops change their numbers, hence their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from uops.compiler.linear import number
+from uops.compiler.passes.accumulate import identity
+from uops.compiler.rewrite import Rewriter
+from uops.compiler.rules import INDEXING
+from uops.spec import build as B
+from uops.spec.args import RangeArg, SinkArg
+from uops.spec.axes import AxisType
+from uops.spec.errors import UopsError
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.optops import Axis, Nolocals, OptOp, Padto, Split, Swap, legal, ordered
+from uops.spec.scope import closed_by
+
+_CLOSERS = frozenset({Op.REDUCE, Op.END})
+
+
+class Rejected(UopsError):
+    """An OptOp that may not be applied: the reason, with the ruling that gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """`effect` is the Store (or Group) of the kernel without the Ends of its output loops, which are `outputs`.
+
+    Loops inside of `effect` are closed there: those of Reduces, and those that fill LOCAL memory.
+    """
+
+    name: str
+    effect: UOp
+    outputs: tuple[UOp, ...]
+    done: tuple[OptOp, ...] = ()
+
+    @property
+    def ranges(self) -> tuple[UOp, ...]:
+        """Every loop, in the order that numbers the axes (R95)."""
+        inner = dict.fromkeys(r for u in toposort(self.effect) if u.op in _CLOSERS for r in closed_by(u))
+        known = {axis_of(r): r for r in (*self.outputs, *inner)}
+        return tuple(known[a] for a in ordered(tuple(known)))
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        return tuple(axis_of(r) for r in self.ranges)
+
+
+def axis_of(r: UOp) -> Axis:
+    bound = r.src[0]
+    return Axis(r.arg.axis_id, r.arg.type, int(bound.arg.value) if bound.op is Op.CONST else bound)
+
+
+def begin(sink: UOp) -> Schedule | None:
+    """The schedule of a kernel as rangeify leaves it; None for a body of another form, which keeps its loops as they are."""
+    if sink.op is not Op.SINK or len(sink.src) != 1:
+        return None
+    effect, outputs = sink.src[0], []
+    while effect.op is Op.END:
+        outputs += effect.src[1:]
+        effect = effect.src[0]
+    if effect.op is not Op.STORE:
+        return None
+    return Schedule(sink.arg.name if sink.arg else "kernel", effect, tuple(outputs))
+
+
+def sink(s: Schedule) -> UOp:
+    """The SCHEDULED body: output loops nest by priority, then by id (R95, R109); addresses in normal form."""
+    body = Rewriter(INDEXING)(s.effect)
+    for r in sorted(s.outputs, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
+        body = UOp(Op.END, (body, r))
+    return UOp(Op.SINK, (body,), SinkArg(s.name))
+
+
+def reason_against(s: Schedule, opt: OptOp) -> str | None:
+    """None if the OptOp may be applied."""
+    return legal(opt, s.axes, done=s.done, product=False)
+
+
+def apply(s: Schedule, opt: OptOp) -> Schedule:
+    """The schedule after one OptOp; raises Rejected."""
+    reason = reason_against(s, opt)
+    if reason is not None:
+        raise Rejected(f"{opt}: {reason}")
+    changed = _APPLY[type(opt)](s, opt)
+    return Schedule(changed.name, changed.effect, changed.outputs, (*s.done, opt))
+
+
+def typed(s: Schedule, types: Mapping[UOp, AxisType]) -> Schedule:
+    """The schedule with other types for some output loops: GLOBAL for LOOP, before the first OptOp (R94)."""
+    new = {r: r.replace(arg=_arg(r, type=t)) for r, t in types.items()}
+    return _replaced(s, {r: (n, (n,)) for r, n in new.items()})
+
+
+# ----------------------------------------------------------------------------------------------------------------- OptOps
+
+
+def _split(s: Schedule, opt: Split) -> Schedule:
+    r = s.ranges[opt.axis]
+    n, k = int(r.src[0].arg.value), opt.factor
+    outer = UOp(Op.RANGE, (number(n // k),), r.arg)
+    new = UOp(Op.RANGE, (number(k),), RangeArg(_next_id(s), opt.target))
+    whole = _sum(new, n // k, outer) if opt.top else _sum(outer, k, new)
+    return _replaced(s, {r: (whole, (outer, new))})
+
+
+def _sum(major: UOp, stride: int, minor: UOp) -> UOp:
+    return UOp(Op.ADD, (UOp(Op.MUL, (major, number(stride))), minor))
+
+
+def _padto(s: Schedule, opt: Padto) -> Schedule:
+    r = s.ranges[opt.axis]
+    n = int(r.src[0].arg.value)
+    m = -(-n // opt.multiple) * opt.multiple
+    if m == n:
+        return s
+    longer = UOp(Op.RANGE, (number(m),), r.arg)
+    done = _replaced(s, {r: (longer, (longer,))})
+    return _masked(done, longer, UOp(Op.CMPLT, (longer, number(n))))
+
+
+def _swap(s: Schedule, opt: Swap) -> Schedule:
+    a, b = s.ranges[opt.axis], s.ranges[opt.other]
+    new = {a: a.replace(arg=_arg(a, axis_id=b.arg.axis_id)), b: b.replace(arg=_arg(b, axis_id=a.arg.axis_id))}
+    return _replaced(s, {r: (n, (n,)) for r, n in new.items()})
+
+
+_APPLY: dict[type, Callable[..., Schedule]] = {Split: _split, Padto: _padto, Swap: _swap, Nolocals: lambda s, opt: s}
+
+
+def _arg(r: UOp, *, axis_id: int | None = None, type: AxisType | None = None) -> RangeArg:
+    return RangeArg(r.arg.axis_id if axis_id is None else axis_id, r.arg.type if type is None else type, r.arg.renumbered)
+
+
+def _next_id(s: Schedule) -> int:
+    return 1 + max(int(r.arg.axis_id) for r in s.ranges)
+
+
+#: A range -> what its value becomes, and the ranges that are closed in its place, outermost first.
+Replacement = Mapping[UOp, tuple[UOp, tuple[UOp, ...]]]
+
+
+def _replaced(s: Schedule, new: Replacement) -> Schedule:
+    outputs = tuple(n for r in s.outputs for n in (new[r][1] if r in new else (r,)))
+    return Schedule(s.name, replace_ranges(s.effect, new), outputs, s.done)
+
+
+def replace_ranges(root: UOp, new: Replacement) -> UOp:
+    """`root` with values and closers of ranges replaced."""
+    done: dict[UOp, UOp] = {}
+    for u in toposort(root):
+        closed = closed_by(u) if u.op in _CLOSERS else ()
+        if u in new:
+            done[u] = new[u][0]
+        elif any(r in new for r in closed):
+            ranges = [n for r in closed for n in (new[r][1] if r in new else (done[r],))]
+            done[u] = u.replace(src=(done[u.src[0]], *ranges))
+        else:
+            src = tuple(done[x] for x in u.src)
+            done[u] = u if src == u.src else u.replace(src=src)
+    return done[root]
+
+
+# ------------------------------------------------------------------------------------------------------------------- masks
+
+
+def _masked(s: Schedule, r: UOp, inside: UOp) -> Schedule:
+    """No access at an iteration of `r` for which `inside` is false, and the identity there in a Reduce over it (R92)."""
+    order = toposort(s.effect)
+    depends = _dependents(order, r)
+    done: dict[UOp, UOp] = {}
+    for u in order:
+        src = tuple(done[x] for x in u.src)
+        new = u if src == u.src else u.replace(src=src)
+        if u.op is Op.LOAD and u.src[0] in depends:
+            new = gated_load(new, inside)
+        elif u.op is Op.STORE and u in depends:
+            new = UOp(Op.STORE, (*new.src[:2], _and(new.src[2] if len(new.src) > 2 else None, inside)))
+        elif u.op is Op.REDUCE and r in closed_by(u):
+            value = UOp(Op.WHERE, (inside, new.src[0], identity(u.arg.op, u.dtype)))
+            new = new.replace(src=(value, *new.src[1:]))
+        done[u] = new
+    return Schedule(s.name, done[s.effect], s.outputs, s.done)
+
+
+def gated_load(load: UOp, inside: UOp) -> UOp:
+    """A Load that touches its address only where `inside` holds, too."""
+    if len(load.src) == 1:
+        return load.replace(src=(load.src[0], B.const(0, load.dtype), inside))
+    return load.replace(src=(*load.src[:2], _and(load.src[2], inside)))
+
+
+def _and(a: UOp | None, b: UOp) -> UOp:
+    return b if a is None else UOp(Op.AND, (a, b))
+
+
+def _dependents(order: Sequence[UOp], r: UOp) -> set[UOp]:
+    """The nodes that are computed in the loop of `r`."""
+    found = {r}
+    for u in order:
+        if any(x in found for x in u.src) and not (u.op in _CLOSERS and r in closed_by(u)):
+            found.add(u)
+    return found

@@ -1,0 +1,60 @@
+"""Small programs whose kernels are scheduled by the tests here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+F32 = dt.float32
+
+
+def p(slot: int, *shape: int, dtype: dt.DType = F32) -> UOp:
+    return b.param(slot, shape, dtype)
+
+
+def matmul(x: UOp, y: UOp) -> UOp:
+    (m, k), n = x.shape, y.shape[1]
+    return b.reshape(b.reduce(b.mul(b.reshape(x, (m, k, 1)), b.reshape(y, (1, k, n))), Op.ADD, (1,)), (m, n))
+
+
+def softmax(x: UOp) -> UOp:
+    e = b.exp2(b.sub(x, b.reduce(x, Op.MAX, (1,))))
+    return b.div(e, b.reduce(e, Op.ADD, (1,)))
+
+
+def layernorm(x: UOp) -> UOp:
+    n = 1.0 / int(x.shape[1])
+    d = b.sub(x, b.mul(b.reduce(x, Op.ADD, (1,)), n))
+    return b.div(d, b.sqrt(b.add(b.mul(b.reduce(b.mul(d, d), Op.ADD, (1,)), n), 1.0)))
+
+
+PROGRAMS: dict[str, Callable[[], UOp]] = {
+    "gemm": lambda: matmul(p(0, 6, 8), p(1, 8, 12)),
+    "gemm of primes": lambda: matmul(p(0, 13, 7), p(1, 7, 37)),
+    "softmax": lambda: softmax(p(0, 6, 40)),
+    "layernorm": lambda: layernorm(p(0, 4, 36)),
+    "row sums": lambda: b.reduce(p(0, 6, 130), Op.ADD, (1,)),
+    "column sums": lambda: b.reduce(p(0, 6, 50), Op.ADD, (0,)),
+    "sum of all": lambda: b.reduce(p(0, 6, 64), Op.ADD, (0, 1)),
+    "product": lambda: b.reduce(p(0, 4, 6), Op.MUL, (0, 1)),
+    "maximum, reversed": lambda: b.reduce(b.flip(p(0, 6, 33), (True, False)), Op.MAX, (1,)),
+    "maximum of integers": lambda: b.reduce(p(0, 6, 33, dtype=dt.int8), Op.MAX, (1,)),
+    "padded": lambda: b.pad(b.mul(p(0, 5, 6), 2.0), (1, 1), (8, 9)),
+    "transposed": lambda: b.add(b.permute(p(0, 20, 36), (1, 0)), 1.0),
+    "elementwise": lambda: b.add(p(0, 20, 36), p(1, 20, 36)),
+    "one element": lambda: b.add(p(0, 1), 1.0),
+}
+
+
+def inputs(graph: UOp) -> dict[str, Any]:
+    """Small integers: sums and products of them are exact in any order."""
+    rng = np.random.default_rng(5)
+    params = [u for u in toposort(graph) if u.op is Op.PARAM]
+    return {f"p{u.arg.slot}": rng.integers(-2, 3, u.shape).astype(u.dtype.name) for u in params}

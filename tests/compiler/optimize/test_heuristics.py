@@ -1,0 +1,83 @@
+"""The hand-written choices are legal, keep results, and choose what they say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scheduled_programs import PROGRAMS, inputs, matmul, p
+
+from uops.compiler.optimize.accesses import accesses, merged
+from uops.compiler.optimize.heuristics import choose
+from uops.compiler.optimize.schedule import Schedule, begin, sink
+from uops.compiler.passes.callify import callify, outputs
+from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.target import PLAIN, Machine
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec.axes import AxisType
+from uops.spec.dialects import Dialect
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+from uops.spec.verify import verify
+
+WIDE, NARROW = Machine(vector_bytes=64, registers=32), Machine(vector_bytes=16, registers=16)
+
+
+def first(graph: UOp) -> Schedule:
+    found = begin(rangeify(callify(graph)).src[0].src[0])
+    assert found is not None
+    return found
+
+
+def shape(s: Schedule) -> list[tuple[str, int]]:
+    return [(a.type.letter, int(a.extent)) for a in s.axes if a.extent != 1]
+
+
+@pytest.mark.parametrize("machine", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_chosen_schedules_keep_the_result(name: str, machine: Machine) -> None:
+    graph = PROGRAMS[name]()
+    launch = rangeify(callify(graph))
+    calls = []
+    for c in launch.src:
+        s = begin(c.src[0])
+        assert s is not None
+        calls.append(c.replace(src=(sink(choose(s, machine)), *c.src[1:])))
+    scheduled = launch.replace(src=tuple(calls))
+    verify(scheduled, Dialect.SCHEDULED)
+    (out,) = outputs(graph)
+    got = run(scheduled, inputs(graph)).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+    np.testing.assert_allclose(got, run(graph, inputs(graph)).values[0], rtol=2e-6)
+
+
+def test_a_machine_without_vectors_changes_nothing() -> None:
+    s = first(PROGRAMS["gemm"]())
+    assert choose(s, PLAIN) is s
+
+
+def test_a_gemm_is_a_tile_of_registers() -> None:
+
+    axes = choose(first(matmul(p(0, 96, 64), p(1, 64, 128))), WIDE).axes
+    upcast = [int(a.extent) for a in axes if a.type is AxisType.UPCAST]
+    lanes, rows = max(upcast), min(upcast)
+    assert lanes % 16 == 0 and rows > 1
+    assert rows * (lanes // 16) + lanes // 16 + 1 <= WIDE.registers
+
+
+def test_rows_are_summed_in_lanes_and_columns_side_by_side() -> None:
+    assert shape(choose(first(b.reduce(p(0, 8, 128), Op.ADD, (1,))), WIDE)) == [("L", 8), ("R", 2), ("r", 64)]
+    assert shape(choose(first(b.reduce(p(0, 8, 128), Op.ADD, (0,))), WIDE)) == [("L", 2), ("u", 64), ("R", 8)]
+
+
+def test_loops_that_are_one_walk_are_joined() -> None:
+    assert shape(merged(first(b.add(p(0, 20, 36), p(1, 20, 36))))) == [("L", 720)]
+    assert shape(merged(first(b.add(p(0, 20, 36), b.permute(p(1, 36, 20), (1, 0)))))) == [("L", 20), ("L", 36)]
+    assert shape(merged(first(b.reduce(p(0, 6, 64), Op.ADD, (0, 1))))) == [("R", 384)]
+    padded = first(b.pad(p(0, 4, 4), (0, 0), (4, 6)))  # a gate needs the inner loop alone
+    assert shape(merged(padded)) == [("L", 4), ("L", 6)]
+
+
+def test_an_access_has_its_stride_in_every_loop() -> None:
+    s = first(b.add(p(0, 4, 8), b.permute(p(1, 8, 4), (1, 0))))
+    i, j = s.outputs
+    assert sorted((a.stride(i), a.stride(j)) for a in accesses(s.effect)) == [(1, 4), (8, 1), (8, 1)]
