@@ -9,15 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar
 
-from uops.backends.contract import Backend
+from uops.backends.contract import Backend, Capabilities
 from uops.spec.errors import UopsError
 
+T = TypeVar("T")
 GROUP = "uops.backends"
 #: Loaded on use, so that a backend's dependencies are imported only by who asks for it.
 BUILT_IN = {
     "llvm": "uops.backends.llvm.backend:LlvmBackend",
+    "c": "uops.backends.c.backend:CBackend",
+    "c:gcc": "uops.backends.c.backend:GccBackend",
+    "c:clang": "uops.backends.c.backend:ClangBackend",
+    "opencl": "uops.backends.opencl.backend:OpenClBackend",
     "interp": "uops.backends.conformance.controls:Interp",
     "tinygrad": "uops.backends.tinygrad.adapter:Tinygrad",
     "tinygrad-x86": "uops.backends.tinygrad.adapter:TinygradX86",
@@ -39,10 +44,36 @@ def names() -> tuple[str, ...]:
 
 def get(name: str, **options: Any) -> Backend:
     """The backend called `name`. Raises UnknownBackend or BrokenBackend; `options` go to its factory."""
-    backend = _load(name)(**options)
+    factory = _load(name)
+    try:
+        backend = factory(**options)
+    except Exception as e:
+        if options or isinstance(e, UopsError):
+            raise
+        raise BrokenBackend(f"backend {name!r} cannot be made: {type(e).__name__}: {e}") from e
     if not isinstance(backend, Backend):
         raise BrokenBackend(f"backend {name!r} gave a {type(backend).__name__}, which is no uops.backends.contract.Backend")
     return backend
+
+
+def declared(name: str, backend: Backend) -> Capabilities:
+    """What the backend called `name` says that it can do. Raises BrokenBackend where it does not say so."""
+    return _told(name, "capabilities", backend.capabilities, Capabilities)
+
+
+def version(name: str, backend: Backend) -> str:
+    """What the backend called `name` says that it is. Raises BrokenBackend."""
+    return _told(name, "version", backend.version, str)
+
+
+def _told(name: str, what: str, ask: Callable[[], object], kind: type[T]) -> T:
+    try:
+        found = ask()
+    except Exception as e:
+        raise BrokenBackend(f"backend {name!r}: {what}() raised {type(e).__name__}: {e}") from e
+    if not isinstance(found, kind):
+        raise BrokenBackend(f"backend {name!r}: {what}() gave {found!r}, expected a {kind.__name__}")
+    return found
 
 
 def _load(name: str) -> Callable[..., object]:

@@ -71,7 +71,7 @@ def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
         if settings["memory"]:
             _limit(resource.RLIMIT_AS, settings["memory"])
         backend = registry.get(settings["backend"], **settings["options"])
-        ready = pack({"ready": backend.version()})
+        ready = pack({"ready": registry.version(settings["backend"], backend)})
     except Exception as e:
         answers.write(pack({"broken": _describe(e)}))
         return

@@ -5,11 +5,12 @@
 The graphs are those of the generator (`uops.fuzz.generate`, element cap 1,000) with exactly 12 live nodes: every node but index
 values, which spell shapes and positions. They have every family and dtype of the TENSOR dialect; a Bitcast or Slice may need
 more elements of a narrower dtype than the cap. Each is built before the clock starts and evaluated once, so that nothing is warm
-but the interpreter itself; processor time is measured, and graphs built earlier are kept out of the garbage collector's sight.
+but the interpreter itself, whose tables of functions and conversions of narrow floats are made before; processor time is measured,
+and graphs built earlier are kept out of the garbage collector's sight.
 
-`derivation` is the time that the specification's rules take for every node's min_max. `values` is `run` with every assert, on a
-graph whose properties are derived, as they are after verification; `sets` is the same for the allowed sets at the strict level.
-The last line adds derivation and evaluation.
+`derivation` is the time that the specification's rules take for every node's dtype, shape and min_max, as far as the building of
+the graph did not ask for them. `values` is `run` with every assert, on a graph whose properties are derived, as they are after
+verification; `sets` is the same for the allowed sets at the strict level. The last line adds derivation and evaluation.
 """
 
 from __future__ import annotations
@@ -23,10 +24,15 @@ import numpy as np
 
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, generate
+from uops.fuzz.producers import VALUES
 from uops.interp import run
+from uops.interp.elementwise import KERNELS
+from uops.interp.rounding import CASTS
 from uops.interp.sets import allowed
+from uops.interp.storage import NUMPY
 from uops.spec import dtypes as dt
 from uops.spec.node import toposort
+from uops.spec.ops import Op
 
 LIVE = 12
 
@@ -40,7 +46,7 @@ def cases(seed: int, count: int) -> list[Case]:
     """The first `count` cases of 12 live nodes after `seed`."""
     found: list[Case] = []
     while len(found) < count:
-        case = generate(SeededDraw(seed), nodes=5)
+        case = generate(SeededDraw(seed), nodes=5, features=VALUES)
         seed += 1
         if live(case) == LIVE:
             found.append(case)
@@ -57,6 +63,19 @@ def seconds(action: Callable[[Case], object], work: list[Case]) -> float:
     return (time.process_time() - start) / len(work)
 
 
+def tabulate() -> None:
+    """Make every table that the interpreter makes on first use: of unary ops and conversions of floats of up to 16 bits."""
+    for d in (d for d in dt.FLOATS if d.bits <= 16):
+        one = np.ones((), NUMPY[d])
+        for op in (Op.EXP2, Op.LOG2, Op.SIN):
+            KERNELS[op][d](one)
+        for (source, _), convert in CASTS.items():
+            if source is d:
+                convert(one)
+    for op in (Op.EXP2, Op.LOG2, Op.SIN):
+        KERNELS[op][dt.float64](np.ones(()))
+
+
 def largest(case: Case) -> int:
     return max((int(np.size(v)) for v in case.inputs.values()), default=1)
 
@@ -71,7 +90,8 @@ def main() -> None:
     sizes = sorted(largest(c) for c in work)
     print(f"{len(work)} graphs from seed {options.seed}, {LIVE} live nodes each")
     print(f"largest input: {sizes[part]} elements in the median graph, {sizes[-1]} at most")
-    for case in cases(10**9, 100):  # import and tabulate what is made on first use
+    tabulate()
+    for case in cases(10**9, 100):  # import what is imported on first use
         run(case.graph, case.inputs)
         allowed(case.graph, case.inputs)
     derivation = seconds(derive, work)
@@ -84,7 +104,7 @@ def main() -> None:
 
 def derive(case: Case) -> None:
     for u in toposort(case.graph):
-        _ = u.min_max
+        _ = u.dtype, u.shape, u.min_max
 
 
 if __name__ == "__main__":

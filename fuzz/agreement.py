@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.arrays import STORAGE
 from uops.backends.conformance.cases.elementwise import OPS, legal
 from uops.compiler.fold import fold
-from uops.fuzz.values import NUMPY, edge_bits
+from uops.fuzz.values import edge_bits
 from uops.interp import run
 from uops.interp.scalar import evaluate_op
 from uops.spec import build as b
@@ -108,7 +109,7 @@ def numpy_meaning(op: Op, kinds: tuple[DType, ...], result: DType, values: tuple
 def _array(bits: Bits, d: DType) -> Array:
     if d.kind is Kind.BOOL:
         return bits.astype(np.bool_)
-    return bits.astype(f"u{d.itemsize}").view(NUMPY[d])
+    return bits.astype(f"u{d.itemsize}").view(STORAGE[d])
 
 
 def folder_meaning(op: Op, kinds: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
@@ -134,7 +135,7 @@ def _bits(v: bool | int | float, d: DType) -> int:
     if not d.is_float:
         return int(v) & ((1 << d.bits) - 1)
     with np.errstate(all="ignore"):
-        return int(np.array(v).astype(NUMPY[d]).view(f"u{d.itemsize}"))
+        return int(np.array(v).astype(STORAGE[d]).view(f"u{d.itemsize}"))
 
 
 def disagreements(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.fuzz.values import NUMPY
+from uops.backends.arrays import STORAGE
 from uops.spec import build as b
 from uops.spec.dtypes import DType, Kind
 from uops.spec.errors import SpecError
@@ -69,20 +70,32 @@ def _directive(test: FileTest, m: re.Match[str], n: int) -> None:
         test.error = (claim.strip(), dialect.strip() or "tensor")
 
 
+#: How inputs name memory and variables of both documents.
+_KEYS: dict[Op, Callable[[UOp], str]] = {
+    Op.PARAM: lambda u: u.arg.name or f"p{u.arg.slot}",
+    Op.BUFFER: lambda u: f"b{u.arg.unique}",
+    Op.B_PARAM: lambda u: f"p{u.arg.slot}",
+    Op.B_BUFFER: lambda u: f"b{u.src[0].arg.id}",
+    Op.DEFINE_VAR: lambda u: str(u.arg.name),
+}
+
+
 def _input(graph: UOp, name: str, words: list[str], n: int) -> Any:
     for u in toposort(graph):
-        if u.op is Op.PARAM and u.arg.name == name:
+        key = _KEYS.get(u.op)
+        if key is None or key(u) != name:
+            continue
+        if u.op is Op.DEFINE_VAR or (u.op is Op.PARAM and u.arg.name is not None):
             return int(words[0])
-        if (u.op is Op.PARAM and f"p{u.arg.slot}" == name) or (u.op is Op.BUFFER and f"b{u.arg.unique}" == name):
-            shape = tuple(int(s) for s in u.shape)
-            if len(words) != math.prod(shape):
-                raise SpecError(f"line {n}: {name} has shape {shape}, got {len(words)} elements", line=n, column=1)
-            return _stack(words, u.dtype, shape)
+        shape = tuple(int(s) for s in u.shape)
+        if len(words) != math.prod(shape):
+            raise SpecError(f"line {n}: {name} has shape {shape}, got {len(words)} elements", line=n, column=1)
+        return _stack(words, u.dtype, shape)
     raise SpecError(f"line {n}: the program has no input {name}", line=n, column=1)
 
 
 def _stack(words: list[str], d: DType, shape: tuple[int, ...]) -> Array:
-    found = np.empty(len(words), NUMPY[d])
+    found = np.empty(len(words), STORAGE[d])
     for k, w in enumerate(words):
         found[k] = element(w, d)
     return found.reshape(shape)
@@ -92,9 +105,9 @@ def element(word: str, d: DType) -> Array:
     """One element: `0x...` by bits, else a number rounded to `d`."""
     if word.startswith("0x"):
         bits = np.array(int(word, 16), np.uint64)
-        return bits.astype(np.bool_) if d.kind is Kind.BOOL else bits.astype(f"u{NUMPY[d].itemsize}").view(NUMPY[d])
+        return bits.astype(np.bool_) if d.kind is Kind.BOOL else bits.astype(f"u{STORAGE[d].itemsize}").view(STORAGE[d])
     value = b.convert(float(word) if d.is_float else int(word), d)
-    return np.array(value).astype(NUMPY[d])
+    return np.array(value).astype(STORAGE[d])
 
 
 def wrong(test: FileTest, got: dict[int | str, Array]) -> list[str]:

@@ -2,7 +2,8 @@
 
 Output first, no rejection: to make a value of a wanted dtype and shape, `Maker.value` picks among the producers whose typing rule
 admits it (`uops.fuzz.producers`), which ask for their sources in turn, until the budget of nodes is spent and leaves are made.
-A finished value of the same type may be used again (sharing). Each graph enables a random subset of the producers (swarm), so that
+A finished value of the same type may be used again (sharing). The root is a value, a Tuple of two, or a Sink or Group of the Stores
+of them. Each graph enables a random subset of the producers (swarm), so that
 features also meet in isolation. Extents come from a pool around vector widths; no value has more than `max_elements`.
 
 Never generated: a value that a Trap would meet (index out of bounds, non-finite to index), and an index computed from an inexact
@@ -16,12 +17,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from uops.fuzz.draw import SeededDraw
-from uops.fuzz.producers import LEAVES, PRODUCERS, Producer
+from uops.fuzz.producers import FEATURES, LEAVES, PRODUCERS, Producer, sink_root
 from uops.fuzz.values import Array, Draw, array
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
+from uops.spec.ops import Op
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 33)
 #: Leaves beyond the budget are free; a value costs one.
@@ -104,16 +106,20 @@ class Maker:
 
 
 def generate(
-    draw: Draw, *, nodes: int = 12, max_elements: int = 1000, dtypes: tuple[DType, ...] = dt.STORABLE, swarm: bool = True
-) -> Case:
-    """One case of about `nodes` nodes; a pure function of `draw`'s choices."""
-    producers = tuple(p for p in PRODUCERS if not swarm or p.always or draw.chance(60))
+    draw: Draw, *, nodes: int = 12, max_elements: int = 1000, dtypes: tuple[DType, ...] = dt.STORABLE, swarm: bool = True,
+    features: frozenset[str] = FEATURES,
+) -> Case:  # fmt: skip
+    """One case of about `nodes` nodes; a pure function of `draw`'s choices and of `features`, the producers that may be used."""
+    allowed = [p for p in PRODUCERS if p.name in features]
+    producers = tuple(p for p in allowed if not swarm or p.always or draw.chance(60))
     m = Maker(draw, max_elements, dtypes, producers)
     d, shape = draw.choice(dtypes), m.shape(max_elements)
     root = m.value(d, shape, nodes)
     if draw.chance(5):
         other = m.value(draw.choice(dtypes), m.shape(max_elements), 2)
         root = b.tuple_(root, other)
+    if "sink" in features and draw.chance(5):
+        root = sink_root(m, list(root.src) if root.op is Op.TUPLE else [root])
     return Case(root, m.inputs)
 
 

@@ -285,6 +285,64 @@ def _make_assign(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     return b.reshape(b.after(buf, b.store(view, value, *gate)), shape)
 
 
+def _make_call(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """A body that fills its first argument from the others; what it wrote is read after the Call (R63)."""
+    size = math.prod(shape)
+    target = _buffer(m, d, size)
+    outer_made, outer_inside = m.made, m.inside
+    m.made, m.inside = {}, []
+    out = m.param(d, (size,))
+    value = m.value(d, (size,), budget // 2)
+    if d is not dt.bool_ and m.draw.chance(30):
+        value = UOp(Op.ADD, (b.flip(out, [True]), value))
+    effect = b.store(out, value)
+    body = m.draw.choice((b.sink(effect), b.group(effect), effect))
+    params, m.made, m.inside = m.inside, outer_made, outer_inside
+    shares = m.split(budget - budget // 2, max(1, len(params) - 1))
+    arguments = [m.value(p.dtype, p.shape, n) for p, n in zip(params[1:], shares, strict=False)]
+    written = None if m.draw.chance(20) else (0,)
+    return b.reshape(b.after(target, b.call(body, target, *arguments, written=written)), shape)
+
+
+def _make_group(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """Two Stores as one effect: the parts of a buffer that they fill are disjoint, so that no order is needed."""
+    size = math.prod(shape)
+    cut = m.draw.integer(0, size)
+    buf = _buffer(m, d, size)
+    shares = m.split(budget, 2)
+    parts = ((0, cut, shares[0]), (cut, size - cut, shares[1]))
+    stores = [b.store(b.shrink(buf, [at], [n]), m.value(d, (n,), share)) for at, n, share in parts]
+    return b.reshape(b.after(buf, b.group(*stores)), shape)
+
+
+def _make_replicated(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """Copies that are equal, as one of them (R47)."""
+    axes = [k for k, n in enumerate(shape) if n == 1 and m.draw.chance(70)] or [shape.index(1)]
+    source = list(shape)
+    room = m.max_elements // max(1, math.prod(shape))
+    for k in axes:
+        source[k] = m.extent(max(1, room))
+        room //= source[k]
+    return b.replicated(b.expand(m.value(d, shape, budget), source), *axes)
+
+
+def _make_everywhere(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """The whole of a value on each of several devices, as the collectives do it, and back on one."""
+    size, n = math.prod(shape), m.draw.integer(2, 4)
+    row = b.reshape(m.value(d, shape, budget), (1, size))
+    copies = b.copy(b.expand(row, (n, size)), tuple(f"D{k}" for k in range(n)))
+    there = b.replicated(copies, 0)
+    if d is not dt.bool_ and m.draw.chance(60):
+        there = UOp(Op.ADD, (there, there))
+    return b.reshape(b.copy(there, "CPU"), shape)
+
+
+def sink_root(m: Maker, values: list[UOp]) -> UOp:
+    """The root of a graph that gives its values in Buffers: a Sink or a Group of Stores."""
+    stores = [b.store(_buffer(m, v.dtype, math.prod(v.shape)), b.reshape(v, (math.prod(v.shape),))) for v in values]
+    return b.sink(*stores) if m.draw.chance(50) else b.group(*stores)
+
+
 def _make_shards(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     """Scatter over devices, compute there, gather again."""
     n = m.draw.choice([k for k in (2, 3, 4) if shape[0] % k == 0])
@@ -369,5 +427,13 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("load", _anything, _make_load),
     Producer("assign", _at_top, _make_assign),
     Producer("shards", _divisible, _make_shards),
+    Producer("call", lambda m, d, s, n: n >= 3 and m.inside is None, _make_call),
+    Producer("group", lambda m, d, s, n: n >= 2 and m.inside is None, _make_group),
+    Producer("replicated", lambda m, d, s, n: 1 in s, _make_replicated),
+    Producer("everywhere", lambda m, d, s, n: m.inside is None and n * math.prod(s) > 0, _make_everywhere),
 )
 # fmt: on
+#: What a graph may have: the producers' names, and a root that is a Sink or Group of Stores.
+FEATURES = frozenset({p.name for p in PRODUCERS} | {"sink"})
+#: Without calls of opaque bodies, equal copies and roots of effects: what the speed of evaluation is measured on (`bench`).
+VALUES = FEATURES - {"call", "group", "replicated", "everywhere", "sink"}

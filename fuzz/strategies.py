@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from uops.fuzz.generate import Case, generate
-from uops.fuzz.values import NUMPY, array
+from uops.fuzz.values import array
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 
@@ -46,4 +46,4 @@ def arrays(draw: Any, /, dtype: DType | None = None, max_side: int = 5, max_rank
     return array(source, d, shape)
 
 
-__all__ = ["NUMPY", "Case", "HypothesisDraw", "arrays", "cases"]
+__all__ = ["Case", "HypothesisDraw", "arrays", "cases"]

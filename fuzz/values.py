@@ -12,10 +12,10 @@ import math
 import struct
 from typing import Any, Protocol, TypeVar
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.arrays import STORAGE
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind
 
@@ -39,21 +39,12 @@ class Draw(Protocol):
         ...
 
 
-#: NumPy storage of each dtype; index is int64 here.
-NUMPY: dict[DType, np.dtype[Any]] = {
-    **{d: np.dtype(d.name) for d in (*dt.INTS, dt.float16, dt.float32, dt.float64)},
-    dt.bool_: np.dtype(np.bool_),
-    dt.bfloat16: np.dtype(ml_dtypes.bfloat16),
-    dt.fp8e4m3: np.dtype(ml_dtypes.float8_e4m3fn),
-    dt.fp8e5m2: np.dtype(ml_dtypes.float8_e5m2),
-    dt.index: np.dtype(np.int64),
-}
 _UINT = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
 def from_bits(bits: Array, d: DType) -> Array:
     """Bit patterns (unsigned, of the dtype's width) as an array of `d`."""
-    return bits.astype(_UINT[d.bits]).view(NUMPY[d])
+    return bits.astype(_UINT[d.bits]).view(STORAGE[d])
 
 
 def float_bits(d: DType, value: float) -> int:
@@ -123,16 +114,16 @@ def _fill(rng: np.random.Generator, d: DType, n: int, style: str) -> Array:
         return rng.integers(0, 2, n).astype(np.bool_)
     if style == "mixed":
         a, b = _fill(rng, d, n, "small"), _fill(rng, d, n, "edge")
-        return np.where(rng.integers(0, 4, n) == 0, b, a).astype(NUMPY[d])
+        return np.where(rng.integers(0, 4, n) == 0, b, a).astype(STORAGE[d])
     if style == "edge":
         pool = np.array(edge_bits(d), np.uint64)
         return from_bits(pool[rng.integers(0, len(pool), n)], d) if d is not dt.index else _index(rng, n)
     if style == "bits" and d is not dt.index:
         return from_bits(rng.integers(0, 1 << d.bits, n, np.uint64, endpoint=False) if d.bits < 64 else _words(rng, n), d)
     if style == "normal" and d.is_float:
-        return rng.standard_normal(n).astype(NUMPY[d])
+        return rng.standard_normal(n).astype(STORAGE[d])
     lo = 0 if d.kind is Kind.UINT else -4
-    return rng.integers(lo, 6, n).astype(NUMPY[d])
+    return rng.integers(lo, 6, n).astype(STORAGE[d])
 
 
 def _words(rng: np.random.Generator, n: int) -> Array:

@@ -7,12 +7,12 @@ An op that is not in `ARG_TYPE` takes `arg=None`. Identity is by field value, ex
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import Enum
 
 from uops.spec.axes import AxisType
 from uops.spec.dtypes import DType
 from uops.spec.ops import Op
+from uops.spec.record import dataclass
 
 #: A device name, or the n-tuple of names of a multi-device value.
 Device = str | tuple[str, ...]

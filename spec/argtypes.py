@@ -55,10 +55,16 @@ def validator(hint: Any) -> Valid:
     return lambda v: type(v) is hint
 
 
+class _Validators(dict[type, tuple[tuple[str, Field, Valid], ...]]):
+    """Made when first asked for, as FIELDS is."""
+
+    def __missing__(self, kind: type) -> tuple[tuple[str, Field, Valid], ...]:
+        found = self[kind] = tuple((f.name, f, validator(f.hint)) for f in FIELDS[kind])
+        return found
+
+
 #: arg class -> (field name, field, validator) per field.
-VALIDATORS: dict[type, tuple[tuple[str, Field, Valid], ...]] = {
-    kind: tuple((f.name, f, validator(f.hint)) for f in fields) for kind, fields in FIELDS.items()
-}
+VALIDATORS = _Validators()
 
 
 def arg_fault(op: Op, arg: Any) -> str | None:

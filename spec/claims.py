@@ -8,7 +8,6 @@ A *gate* is a claim that the others of its row rely on: they are not judged wher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 from uops.spec import dtypes as dt
 from uops.spec.args import ARG_OPTIONAL, ARG_TYPE
@@ -18,6 +17,7 @@ from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
+from uops.spec.record import dataclass
 from uops.spec.scope import Context
 from uops.spec.sizes import not_negative, same_shape, show, show_shape
 

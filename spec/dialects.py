@@ -7,7 +7,6 @@ itself and of its Functions, `body` nodes those inside a Call's body. D1 is alwa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
 
 from uops.spec import forms as f
@@ -16,6 +15,7 @@ from uops.spec.axes import AxisType
 from uops.spec.claims import Claim, number
 from uops.spec.forms import Form
 from uops.spec.ops import ALU, BITWISE, COMPARE, MARKERS, SHIFT, Op
+from uops.spec.record import dataclass
 
 
 class Dialect(Enum):

@@ -7,9 +7,10 @@ A dtype is compared with `is`; `DTYPES` maps the full name and `SHORT` the name 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+
+from uops.spec.record import dataclass
 
 
 class Kind(Enum):

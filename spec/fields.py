@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from dataclasses import dataclass
 from typing import Any
 
 from uops.spec import args as A
@@ -16,6 +15,7 @@ from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
 from uops.spec.dtypes import DType
 from uops.spec.ops import Op
+from uops.spec.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,18 @@ def _fields(kind: Any) -> tuple[Field, ...]:
     )
 
 
-FIELDS: dict[type, tuple[Field, ...]] = {kind: _fields(kind) for kind in dict.fromkeys(A.ARG_TYPE.values())}
+class _Fields(dict[type, tuple[Field, ...]]):
+    """Looked up when first asked for: reading annotations takes longer than all else that an import of this module does."""
+
+    def __missing__(self, kind: type) -> tuple[Field, ...]:
+        if kind not in _KINDS:
+            raise KeyError(kind)
+        found = self[kind] = _fields(kind)
+        return found
+
+
+_KINDS = frozenset(A.ARG_TYPE.values())
+FIELDS = _Fields()
 
 _OPS = {op.name.lower(): op for op in Op}
 _AXES = {a.name.lower(): a for a in AxisType}

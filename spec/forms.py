@@ -7,7 +7,6 @@ which ops. `uops.spec.dialects` gives each dialect its forms.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 from uops.spec import dtypes as dt
@@ -16,6 +15,7 @@ from uops.spec.axes import AxisType
 from uops.spec.claims import Check, Draft, all_same_shape
 from uops.spec.node import UOp
 from uops.spec.ops import ALU, Op
+from uops.spec.record import dataclass
 from uops.spec.scope import BASES, Context, closed_by, is_variable
 from uops.spec.sizes import same_shape, show_shape
 

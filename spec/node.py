@@ -206,16 +206,22 @@ def toposort(*roots: UOp, gate: Callable[[UOp], bool] | None = None) -> list[UOp
     """
     seen: set[UOp] = set()
     order: list[UOp] = []
-    stack: list[tuple[UOp, bool]] = [(r, False) for r in reversed(roots)]
+    stack: list[Any] = list(roots[::-1])  # a None lies on a node whose sources come before it
+    push, pop, enter = stack.append, stack.pop, seen.add
     while stack:
-        u, ready = stack.pop()
-        if ready:
-            order.append(u)
+        u = pop()
+        if u is None:
+            order.append(pop())
         elif u not in seen:
-            seen.add(u)
-            stack.append((u, True))
-            if gate is None or gate(u):
-                stack.extend((s, False) for s in reversed(u.src) if s not in seen)
+            enter(u)
+            if u.src and (gate is None or gate(u)):
+                push(u)
+                push(None)
+                for s in u.src[::-1]:
+                    if s not in seen:
+                        push(s)
+            else:
+                order.append(u)
     return order
 
 

@@ -119,6 +119,29 @@ class NoNan(_Control):
         return np.where(np.isnan(a.astype(np.float64)), np.zeros_like(a), a)
 
 
+class Fussy(Interp):
+    """Raises on every program with a NaN among its inputs."""
+
+    name = "control-fussy"
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        for value in inputs.values():
+            if np.isnan(np.asarray(value).astype(np.float64)).any():
+                raise ValueError("cannot convert a NaN")
+        return run(graph, inputs)
+
+
+class Narrow(Interp):
+    """Raises on every program with more than 90 different values in an input."""
+
+    name = "control-narrow"
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        if any(len(np.unique(value)) > 90 for value in inputs.values()):
+            raise ValueError("too many values")
+        return run(graph, inputs)
+
+
 class Crashing(Interp):
     """Its process ends on every program with a float32 input."""
 

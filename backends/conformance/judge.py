@@ -130,7 +130,7 @@ def _failure(expected: Expectation, s: Segment, want: AllowedSet, got: Array, k:
         k,
         tuple(o for o in operands if o),
         spell(got.reshape(-1)[k]),
-        want.describe(k),
+        spell(np.asarray(want.best).reshape(-1)[k]) if expected.by_bits else want.describe(k),
     )
 
 

@@ -1,21 +1,27 @@
 """Run a backend over the suite and decide every cell at both levels.
 
 Takes: a backend's name, a tier, a glob of rows. Gives: `Run`, with one `CellResult` per required cell and level. Cases run in
-worker processes: a crash, a hang, a trap or an exception fails the cells of its case, each with a reproducer, and nothing else.
+worker processes: a crash, a hang, a trap or an exception fails the cells of its case, each with a reproducer, and nothing else. An
+elementwise case that ended so is run again class by class, and only the classes that end so alone fail.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from uops.backends import worker
+import numpy as np
+
+from uops.backends import registry, worker
 from uops.backends.conformance.cases import cases
 from uops.backends.conformance.judge import Expectation, Verdict, judge
-from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Status, Tier
+from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Segment, Status, Tier
 from uops.backends.contract import Backend, Capabilities
 from uops.spec import dtypes as dt
+from uops.spec.node import toposort
+from uops.spec.ops import ALU, Op
 from uops.spec.text import show
 
 LIMITS = worker.Limits(timeout=60.0)
@@ -47,15 +53,16 @@ def conform(
 ) -> Run:  # fmt: skip
     """Run the suite. Ctrl-C ends it early: what was decided is kept, the rest is `not run`, and `complete` is False."""
     start = time.monotonic()
-    run = Run(backend, instance.version(), tier, rows, {level: {} for level in Level})
-    capable = instance.capabilities()
+    run = Run(backend, registry.version(backend, instance), tier, rows, {level: {} for level in Level})
+    capable = registry.declared(backend, instance)
     everything = list(cases(tier, rows))
     run.cases = len(everything)
     wanted = [c for c in everything if capable.missing(c.row, c.dtype) is None]
     _declare(run, everything, capable)
     try:
-        for k, (case, outcome) in enumerate(_outcomes(backend, wanted, jobs, limits), 1):
-            _decide(run, case, outcome, capable)
+        for k, found in enumerate(_outcomes(backend, wanted, jobs, limits), 1):
+            for case, outcome in found:
+                _decide(run, case, outcome, capable)
             if progress:
                 progress(k, len(wanted))
     except KeyboardInterrupt:
@@ -64,9 +71,46 @@ def conform(
     return run
 
 
-def _outcomes(backend: str, wanted: list[Case], jobs: int, limits: worker.Limits) -> Iterator[tuple[Case, worker.Outcome]]:
-    sent = (worker.Case(show(c.graph), c.inputs) for c in wanted)
-    return zip(wanted, worker.run_all(backend, sent, jobs=jobs, batch=8, limits=limits), strict=True)
+#: Ends of a program that one element may owe to another.
+_ENDED = ("error", "crash", "trap")
+Outcomes = list[tuple[Case, worker.Outcome]]
+
+
+def _outcomes(backend: str, wanted: list[Case], jobs: int, limits: worker.Limits) -> Iterator[Outcomes]:
+    """What to judge for each case: itself, or its classes alone."""
+    sent = (_sent(c) for c in wanted)
+    with worker.Worker(backend, limits=limits) as again:
+        for case, outcome in zip(wanted, worker.run_all(backend, sent, jobs=jobs, batch=8, limits=limits), strict=True):
+            yield _divided(case, outcome, again) if outcome.status in _ENDED else [(case, outcome)]
+
+
+def _sent(case: Case) -> worker.Case:
+    return worker.Case(show(case.graph), case.inputs)
+
+
+def _divided(case: Case, outcome: worker.Outcome, again: worker.Worker) -> Outcomes:
+    """The classes of a case that ended, each run without the others; the case itself where none of them ends alone."""
+    parts = alone(case)
+    found = list(zip(parts, again.run_batch([_sent(c) for c in parts]), strict=True))
+    if any(o.status in _ENDED for _, o in found):
+        return found
+    note = f"{outcome.message} (not when its classes run alone)" if parts else outcome.message
+    return [(case, replace(outcome, message=note))]
+
+
+def alone(case: Case) -> list[Case]:
+    """One case per segment of an elementwise case of several: the same program, the segment's elements over and over."""
+    nodes = toposort(case.graph)
+    n = math.prod(case.graph.shape) if case.graph.dtype is not dt.void else 0
+    plain = all(u.op in ALU or u.op is Op.PARAM or u.dtype is dt.index for u in nodes)
+    if not plain or len(case.segments) < 2 or any(np.shape(v) != (n,) for v in case.inputs.values()):
+        return []
+    return [_only(case, s, n) for s in case.segments]
+
+
+def _only(case: Case, s: Segment, n: int) -> Case:
+    inputs = {k: np.resize(v[s.start : s.stop], n) for k, v in case.inputs.items()}
+    return replace(case, name=f"{case.name}-{s.edge}", inputs=inputs, segments=(Segment(s.edge, s.output, 0, s.stop - s.start),))
 
 
 def _declare(run: Run, everything: Iterable[Case], capable: Capabilities) -> None:

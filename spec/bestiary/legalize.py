@@ -55,6 +55,8 @@ LEGALIZE: dict[Op, Lower] = {
     Op.MIN:            lw.minimum,
 }
 # fmt: on
+#: Core ops whose sources have a meaning of their own in the second document.
+_FORMS: dict[Op, Lower] = {Op.CALL: lw.call, Op.LINEAR: lw.linear}
 
 
 def bind(root: UOp) -> UOp:
@@ -87,5 +89,7 @@ def _legalized(u: UOp, low: Lowering) -> UOp:
         return lower(u, low)
     if u.op is Op.ENDIF:  # the block that it ended is the group of gated effects (R114)
         return low[u.src[0]] if u.src[0].op is Op.B_IF else u.replace(src=low.src(u))
+    if u.op in _FORMS:
+        return _FORMS[u.op](u, low)
     src = low.src(u)
     return u if src == u.src else u.replace(src=src)

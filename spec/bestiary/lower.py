@@ -14,6 +14,7 @@ from uops.spec.derive.shape import part_of_dim, scale_dim
 from uops.spec.dtypes import Kind
 from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
+from uops.spec.scope import closed_by, open_ranges, scope_nodes
 
 
 class Lowering:
@@ -23,6 +24,8 @@ class Lowering:
         self.done: dict[UOp, UOp] = {}
         ids = [u.arg.id for u in order if u.op is Op.UNIQUE] + [u.arg.unique for u in order if u.op is Op.BUFFER]
         self._next = max(ids, default=-1) + 1
+        #: The ranges that a node other than a Call closes.
+        self.closed = {r for u in order for r in closed_by(u)}
         self._given: dict[UOp, int] = {}
         devices = [u.arg.device for u in order if u.op is Op.DEVICE and isinstance(u.arg.device, str)]
         #: Where memory that names no device is.
@@ -159,10 +162,19 @@ def index(u: UOp, low: Lowering) -> UOp:
 
 
 def pointer_index(u: UOp, low: Lowering) -> UOp:
-    """R103: the offset is in bytes."""
+    """R103: the offset is in bytes; one inside of an element is out of bounds (R122)."""
     pointer, offset = low.src(u)
     size = b.const(pointer.dtype.itemsize, offset.dtype)
-    return UOp(Op.INDEX, (pointer, b.idiv(offset, size)))
+    number = b.idiv(offset, size)
+    if not _multiple(offset, pointer.dtype.itemsize):
+        number = b.where(b.eq(b.mod(offset, size), b.const(0, offset.dtype)), number, b.const(-1, offset.dtype))
+    return UOp(Op.INDEX, (pointer, number))
+
+
+def _multiple(offset: UOp, size: int) -> bool:
+    """Whether an offset is a multiple of an element's size by its form; a power of two, so that wrapping keeps it one."""
+    factors = offset.src if offset.op is Op.MUL else (offset,)
+    return size == 1 or any(s.op is Op.CONST and s.arg.value % size == 0 for s in factors)
 
 
 def _gate(address: UOp, low: Lowering) -> UOp | None:
@@ -265,6 +277,43 @@ def gated(effect: UOp, gate: UOp) -> UOp:
     return done[effect]
 
 
+def call(u: UOp, low: Lowering) -> UOp:
+    """R121: the Ranges among the arguments that nothing else closes end around it."""
+    done = u.replace(src=low.src(u))
+    return b.end(done, *(low[r] for r in u.src[1:] if r.op is Op.B_RANGE and r not in low.closed))
+
+
+def linear(u: UOp, low: Lowering) -> UOp:
+    """R124: an If executes its body itself; what an instruction became stands before it, each node once."""
+    if low.src(u) == u.src:
+        return u
+    bodies = {e for s in u.src if s.op is Op.B_IF for e in effects_of(s)}
+    listed: dict[UOp, None] = {}
+    for s in u.src:
+        if s in bodies:
+            continue
+        for n in [low[s]] if s.op is Op.CALL else scope_nodes(low[s]):
+            if n.op not in _UNLISTED:
+                listed.setdefault(n)
+    return u.replace(src=tuple(listed))
+
+
+#: Used without being instructions.
+_UNLISTED = frozenset({Op.CONST, Op.STACK, Op.PARAM, Op.BUFFER})
+
+
+def effects_of(u: UOp) -> list[UOp]:
+    """Every effect in the body of an IF."""
+    found: list[UOp] = []
+    pending = list(u.src[1:])
+    while pending:
+        e = pending.pop()
+        found.append(e)
+        below = {Op.END: e.src[:1], Op.GROUP: e.src, Op.ENDIF: e.src, Op.B_IF: e.src[1:]}
+        pending += below.get(e.op, ())
+    return found
+
+
 # ---------------------------------------------------------------------------------------------------------------- vectors
 
 
@@ -291,7 +340,7 @@ def unroll(u: UOp, low: Lowering) -> UOp:
     if t.shape:
         return t
     ids = {a for a, _ in u.arg.axes}
-    ranges = [r for r in toposort(t) if r.op is Op.RANGE and r.arg.axis_id in ids]
+    ranges = [r for r in open_ranges(scope_nodes(t))[t] if r.arg.axis_id in ids]
     return b.stack(*(substitute(t, {r: b.index(at[r.arg.axis_id]) for r in ranges}) for at in lane_values(u.arg.axes)))
 
 

@@ -15,7 +15,7 @@ from click.testing import Result
 from uops.backends.conformance import model
 from uops.backends.conformance.model import Level, Status, Tier
 from uops.cli.common import WIDE
-from uops.cli.conform import LEVELS, TIERS
+from uops.cli.conform import LEVELS, TIERS, unwritable
 
 Uops = Callable[..., Result]
 ADD, LIMIT = ("Elementwise/Add", "int8", "zero"), ("Elementwise/Add", "int8", "limit")
@@ -117,6 +117,19 @@ def test_a_better_run_than_the_baseline_passes(uops: Uops, suite: Any) -> None:
     assert [c["after"] for c in json.loads(result.output)["baseline"]["changed"]] == ["pass"]
 
 
+def test_a_baseline_without_a_common_cell_guards_nothing(uops: Uops, suite: Any) -> None:
+    assert uops("conform", "-b", "interp", "--report", "before").exit_code == 0
+    suite.statuses = {("Movement/Pad", "int8", "zero"): Status.PASS}
+    result = uops("conform", "-b", "interp", "--rows", "Movement/*", "--report", "after", "--baseline", "before", "--json")
+    assert result.exit_code == 2
+    assert "Warning: the baseline and this run have no cell in common" in result.stderr
+    assert json.loads(result.stdout)["baseline"]["compared"] == 0
+    result = uops("conform", "--diff", "before", "after")
+    assert (result.exit_code, "before and after have no cell in common" in result.stderr) == (2, True)
+    suite.statuses = {("Movement/Pad", "int8", "zero"): Status.FAIL}
+    assert uops("conform", "-b", "interp", "--rows", "Movement/*", "--baseline", "before").exit_code == 1
+
+
 def test_a_bad_baseline_is_reported_before_anything_runs(uops: Uops, suite: Any, tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text("{}")
     result = uops("conform", "-b", "interp", "--baseline", "x.json")
@@ -185,6 +198,47 @@ def test_a_glob_that_matches_no_row_is_a_wrong_question(uops: Uops, suite: Any, 
     result = uops("conform", "-b", "interp", "--rows", "Nothing/*")
     assert result.exit_code == 2 and "'Nothing/*'" in result.stderr
     assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize("tier", ["smoke", "exhaustive"])
+@pytest.mark.parametrize("place", ["file/report", "file", "taken"])
+def test_a_report_that_cannot_be_written_is_refused_before_anything_runs(
+    uops: Uops, suite: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, tier: str
+) -> None:
+    fake = FakeExhaustive(0)
+    monkeypatch.setitem(sys.modules, fake.__name__, fake)
+    monkeypatch.setattr("uops.backends.conformance.exhaustive", fake, raising=False)
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "taken/report.json").mkdir(parents=True)
+    result = uops("conform", "-b", "interp", "--tier", tier, "--report", place)
+    assert result.exit_code == 2
+    assert "--report" in result.stderr and place.partition("/")[0] in result.stderr and "Traceback" not in result.stderr
+    assert suite.calls == [] and fake.only is None
+    assert (tmp_path / "file").read_text() == "kept" and {f.name for f in tmp_path.iterdir()} == {"file", "taken"}
+
+
+def test_a_report_that_fails_at_the_end_is_written_elsewhere(
+    uops: Uops, suite: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report/reproducers").write_text("in the way")
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    suite.statuses[ADD] = Status.FAIL
+    result = uops("conform", "-b", "interp", "--json")
+    (place,) = (tmp_path / "temporary").iterdir()
+    assert result.exit_code == 1 and str(place) in result.stderr
+    assert json.loads(result.stdout)["report"] == str(place)
+    assert {f.name for f in place.iterdir()} == {"report.json", "junit.xml", "index.html", "reproducers"}
+
+
+def test_a_place_without_permission_is_unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(dir: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    assert unwritable(tmp_path / "a/b") is None and not (tmp_path / "a").exists()
+    monkeypatch.setattr("tempfile.TemporaryFile", denied)
+    assert unwritable(tmp_path / "a/b") == f"{tmp_path}: Permission denied"
 
 
 # ---------------------------------------------------------------------------------------------------------- exhaustive

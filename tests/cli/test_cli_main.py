@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -91,3 +92,31 @@ def test_python_m_uops_is_the_command() -> None:
     environment = {"PYTHONPATH": str(Path(package.__file__).parents[1]), "PATH": ""}
     done = subprocess.run([sys.executable, "-m", "uops", "--version"], env=environment, capture_output=True, text=True, check=True)
     assert package.__version__ in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (("spec",), 0),
+        (("spec", "--json"), 0),
+        (("--help",), 0),
+        (("spec", "--help"), 0),
+        (("run", "program.uops"), 0),
+        (("compile", "program.uops", "-b", "llvm"), 0),
+        (("check", "program.uops"), 0),
+        (("check", "broken.uops"), 1),
+        (("check", "broken.uops", "--json"), 1),
+    ],
+)
+@pytest.mark.usefixtures("program", "broken")
+def test_a_reader_that_leaves_changes_nothing_but_what_is_read(tmp_path: Path, arguments: tuple[str, ...], status: int) -> None:
+    """As in `uops spec | head`: the end that reads the pipe is closed before the first write."""
+    environment = {"PYTHONPATH": str(Path(package.__file__).parents[1]), "PATH": "", "HOME": str(tmp_path)}
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        command = [sys.executable, "-m", "uops", *arguments]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, stdout=write, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (status, "")

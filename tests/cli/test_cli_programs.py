@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,11 +13,14 @@ import pytest
 from click.testing import Result
 
 from uops.backends import npz
+from uops.backends.answer import fault
 from uops.cli.inputs import random_inputs
+from uops.fuzz.generate import case
 from uops.interp import run as interpret
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError
+from uops.spec.result import Result as Answer
 from uops.spec.rows import CLAIMS, ROWS
 from uops.spec.rulings import RULINGS
 from uops.spec.text import parse, show
@@ -180,6 +184,158 @@ def test_run_explains_a_wrong_question(uops: Uops, program: str, arguments: tupl
     assert message in result.stderr and "Traceback" not in result.stderr
 
 
+ODD = """
+import numpy as np
+from uops.backends.conformance.controls import Interp
+from uops.spec.result import Result
+
+class Odd(Interp):
+    name = "odd"
+    def run(self, graph, inputs):
+        good = super().run(graph, inputs)
+        return Result(*self.odd(good.values, good.buffers))
+
+class Double(Odd):
+    def odd(self, values, buffers):
+        return [v.astype(np.float64) for v in values], buffers
+
+class Flat(Odd):
+    def odd(self, values, buffers):
+        return [v.reshape(-1) for v in values], buffers
+
+class Twice(Odd):
+    def odd(self, values, buffers):
+        return [*values, *values], buffers
+
+class Silent(Odd):
+    def odd(self, values, buffers):
+        return values, {}
+
+class Short(Odd):
+    def odd(self, values, buffers):
+        return values, {k: v[1:] for k, v in buffers.items()}
+
+class Good(Odd):
+    def odd(self, values, buffers):
+        return values, buffers
+"""
+
+
+@pytest.fixture
+def odd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module `odd` of backends, importable here and in worker processes."""
+    (tmp_path / "odd.py").write_text(ODD)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("odd")
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Double", "value 0: expected float32 of shape (2, 1), got float64 of shape (2, 1)"),
+        ("Flat", "value 0: expected float32 of shape (2, 1), got float32 of shape (2,)"),
+        ("Twice", "expected 1 value, got 2 values"),
+        ("Silent", "expected the contents of b7, got those of no buffer"),
+        ("Short", "buffer b7: expected int8 of shape (3,), got int8 of shape (2,)"),
+        ("Good", None),
+    ],
+)
+def test_run_checks_the_form_of_what_a_backend_gives(
+    uops: Uops, program: str, tmp_path: Path, name: str, message: str | None
+) -> None:
+    if name in ("Silent", "Short"):
+        buf = b.buffer(3, dt.int8, unique=7)
+        (tmp_path / program).write_text(show(b.sink(b.store(buf, b.param(0, (3,), dt.int8)))))
+    result = uops("run", program, "--backend", f"odd:{name}")
+    assert result.exit_code == (1 if message else 0)
+    assert message is None or f"odd:{name} gave a result of the wrong form: {message}" in result.stderr
+
+
+def test_the_form_of_a_result_follows_variables() -> None:
+    n = b.variable("n", 2, 9)
+    root = b.neg(b.param(0, (n,), dt.float32))
+    for extent, wrong in ((4, None), (5, "value 0: expected float32 of shape (4,), got float32 of shape (5,)")):
+        assert fault(root, {"n": 4}, Answer((np.zeros(extent, np.float32),), {})) == wrong
+
+
+def test_the_interpreter_gives_the_form_that_is_asked_of_backends() -> None:
+    for seed in range(300):
+        c = case(seed)
+        assert fault(c.graph, c.inputs, interpret(c.graph, c.inputs)) is None, show(c.graph)
+
+
+WRONG_INPUTS = {
+    "unknown": ({"p1": np.zeros(3, np.int8)}, "input 'p1' names nothing in the program; it has n, p0, p2, b7"),
+    "missing": ({"p0": None}, "input 'p0' is missing: it needs float32 of shape (3,)"),
+    "missing-variable": ({"n": None}, "input 'n' is missing: it needs an int"),
+    "shape": ({"p0": np.zeros(4, np.float32)}, "input 'p0' needs float32 of shape (3,), got float32 of shape (4,)"),
+    "dtype": ({"p0": np.zeros(3, np.float64)}, "input 'p0' needs float32 of shape (3,), got float64 of shape (3,)"),
+    "buffer": ({"b7": np.zeros(3, np.int8)}, "input 'b7' needs int8 of shape (5,), got int8 of shape (3,)"),
+    "bounds": ({"n": 10}, "input 'n' is 10, outside of its bounds [1, 9] (R48)"),
+    "fraction": ({"n": np.array(1.5)}, "input 'n' needs an int, got float64 of shape ()"),
+    "bool": ({"p2": np.array([2, 0], np.uint8).view(np.bool_)}, "input 'p2' has a bool byte other than 0 and 1 (R24)"),
+}
+
+
+@pytest.mark.parametrize("backend", ["interp", "llvm", "uops.backends.conformance.controls:Interp"])
+@pytest.mark.parametrize("wrong", WRONG_INPUTS)
+def test_a_wrong_input_is_the_same_message_and_status_for_every_backend(
+    uops: Uops, tmp_path: Path, backend: str, wrong: str
+) -> None:
+    n = b.variable("n", 1, 9)
+    memory = b.buffer(5, dt.int8, unique=7)
+    (tmp_path / "x.uops").write_text(show(b.tuple_(b.neg(b.param(0, (n,), dt.float32)), b.param(2, (2,), dt.bool_), b.neg(memory))))
+    right = {"n": 3, "p0": np.zeros(3, np.float32), "p2": np.zeros(2, np.bool_), "b7": np.zeros(5, np.int8)}
+    given, message = WRONG_INPUTS[wrong]
+    npz.save(tmp_path / "in.npz", {k: v for k, v in {**right, **given}.items() if v is not None})
+    result = uops("run", "x.uops", "--inputs", "in.npz", "--backend", backend)
+    assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
+
+
+@pytest.mark.parametrize("backend", ["interp", "llvm"])
+def test_an_index_input_may_be_any_integers(uops: Uops, tmp_path: Path, backend: str) -> None:
+    (tmp_path / "x.uops").write_text(show(b.flip(b.param(0, (2,), dt.index), [True])))
+    np.savez(tmp_path / "in.npz", p0=np.array([1, 200], np.uint8))
+    found = json.loads(uops("run", "x.uops", "-i", "in.npz", "-b", backend, "--json").output)
+    assert found["values"][0]["data"] == [200, 1]
+
+
+@pytest.mark.parametrize("backend", ["interp", "llvm"])
+@pytest.mark.parametrize("elements", [10**12, 10**30])
+@pytest.mark.parametrize("op", ["expand %0, ({},)", "pad %0, (0,), ({},)"])
+def test_a_value_that_no_memory_holds_is_refused_by_its_size(
+    uops: Uops, tmp_path: Path, backend: str, elements: int, op: str
+) -> None:
+    (tmp_path / "x.uops").write_text(f"%0 = param (1,), slot=0 : f32\n%1 = {op.format(elements)}\n%2 = add %1, %1\n")
+    result = uops("run", "x.uops", "--backend", backend)
+    assert result.exit_code == 2
+    assert f"{backend} does not support" in result.stderr
+    assert f"it needs {4 * elements:,} bytes, more than the" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        (np.array([1, "x"], object), "member p0 holds Python objects"),
+        (np.array([("a", 1)], [("name", "O"), ("n", "i4")]), "member p0 holds Python objects"),
+    ],
+)
+def test_an_object_array_is_refused_in_our_words(uops: Uops, program: str, tmp_path: Path, member: Any, message: str) -> None:
+    np.savez(tmp_path / "in.npz", p0=member)
+    result = uops("run", program, "-i", "in.npz")
+    assert result.exit_code == 2
+    assert "in.npz" in result.stderr and message in result.stderr and "pickle" not in result.stderr
+
+
+def test_a_file_of_one_pickled_object_is_refused_in_our_words(uops: Uops, program: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "in.npy", np.array([None]), allow_pickle=True)
+    for name in ("in.npy", program):
+        result = uops("run", program, "-i", name)
+        assert result.exit_code == 2
+        assert f"{name} is no input file" in result.stderr and "pickle" not in result.stderr
+
+
 def test_run_with_missing_inputs_names_the_input(uops: Uops, program: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", p7=np.zeros(3))
     result = uops("run", program, "-i", "in.npz")
@@ -200,6 +356,14 @@ def test_random_inputs_cover_params_buffers_and_variables_but_no_bodies() -> Non
     assert 2 <= inputs["n"] <= 16 and inputs["p1"].shape == (inputs["n"],)
     assert inputs["b9"].dtype == ml_dtypes.bfloat16 and inputs["b9"].shape == (5,)
     assert len(interpret(root, inputs).values) == 3
+
+
+def test_random_inputs_have_the_variables_of_bodies() -> None:
+    n = b.variable("n", 2, 9)
+    f = b.get(b.function(b.tuple_(b.mul(b.param(0, (), dt.int32), b.cast(n, dt.int32))), b.param(3, (), dt.int32)), 0)
+    inputs = random_inputs(f, 0)
+    assert inputs.keys() == {"n", "p3"}
+    assert len(interpret(f, inputs).values) == 1
 
 
 def test_random_inputs_are_not_made_up_without_limit() -> None:

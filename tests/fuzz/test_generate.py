@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uops.fuzz import producers
+from uops.backends.arrays import STORAGE
+from uops.fuzz import producers, values
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, case, generate
 from uops.fuzz.strategies import arrays, cases
-from uops.fuzz.values import NUMPY, array, edge_bits, float_bits
+from uops.fuzz.values import array, edge_bits, float_bits
 from uops.interp import run
 from uops.spec import dtypes as dt
 from uops.spec.dialects import TENSOR_OPS, Dialect
@@ -67,8 +68,42 @@ def test_every_family_dtype_and_producible_op_occurs(many: list[Case]) -> None:
     tensor_families = {Family.SOURCE, Family.MOVEMENT, Family.REDUCE, Family.CALL, Family.LOAD, Family.STORE, Family.ORDERING}
     assert {ROWS[op].family for op in ops} == tensor_families | {Family.ELEMENTWISE, Family.DECOMPOSED, Family.MARKER}
     assert {u.dtype for u in nodes} == {*dt.STORABLE, dt.index, dt.void}
-    # Call, Group and Sink are what the suite's cases build by hand; Replicated needs equal copies by construction
-    assert {op for op in TENSOR_OPS if op not in ops} == {Op.CALL, Op.GROUP, Op.SINK, Op.REPLICATED}
+    assert ops >= TENSOR_OPS
+
+
+def test_calls_say_what_they_write_or_nothing(many: list[Case]) -> None:
+    calls = {u for c in many for u in toposort(c.graph) if u.op is Op.CALL}
+    assert {u.src[0].op for u in calls} == {Op.SINK, Op.GROUP, Op.STORE}
+    assert {u.arg.written if u.arg else None for u in calls} == {(0,), None}
+    assert any(len(u.src) > 3 for u in calls)
+
+
+def test_roots_are_values_tuples_and_effects(many: list[Case]) -> None:
+    roots = Counter(c.graph.op for c in many)
+    assert min(roots[op] for op in (Op.TUPLE, Op.SINK, Op.GROUP)) > 10
+    assert any(len(c.graph.src) > 1 for c in many if c.graph.op in (Op.SINK, Op.GROUP))
+
+
+def test_equal_copies_are_made_on_one_device_and_on_several(many: list[Case]) -> None:
+    devices = {u.device for c in many for u in toposort(c.graph) if u.op is Op.REPLICATED}
+    assert {len(d) for d in devices if isinstance(d, tuple)} == {2, 3, 4} and any(not isinstance(d, tuple) for d in devices)
+
+
+def test_features_choose_what_a_graph_may_have() -> None:
+    new = {Op.CALL, Op.GROUP, Op.SINK, Op.REPLICATED}
+    assert {p.name for p in producers.PRODUCERS} | {"sink"} == producers.FEATURES
+    for seed in range(400):
+        some = generate(SeededDraw(seed), features=producers.VALUES).graph
+        assert not new & {u.op for u in toposort(some)}
+    few = frozenset({"add", "where", "cast"})
+    assert {u.op for s in range(50) for u in toposort(generate(SeededDraw(s), features=few).graph)} >= {Op.ADD, Op.WHERE, Op.CAST}
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(cases(max_nodes=8, max_elements=64, swarm=False, features=frozenset({"call", "group", "replicated", "everywhere", "sink"})))
+def test_the_hypothesis_driver_makes_calls_and_effects_too(c: Case) -> None:
+    verify(c.graph, Dialect.TENSOR)
+    run(c.graph, c.inputs)
 
 
 def test_every_producer_makes_something(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +152,7 @@ def test_edge_pools_hold_what_breaks_compilers(d: DType) -> None:
 @pytest.mark.parametrize("d", dt.FLOATS, ids=lambda d: d.short)
 def test_float_bits_is_the_storage_encoding(d: DType) -> None:
     every = np.arange(1 << min(d.bits, 16), dtype=np.uint64) << max(0, d.bits - 16)
-    stored = every.astype(f"u{d.itemsize}").view(NUMPY[d])
+    stored = every.astype(f"u{d.itemsize}").view(STORAGE[d])
     for bits, value in zip(every.tolist(), stored.astype(np.float64).tolist(), strict=True):
         if math.isfinite(value):
             assert float_bits(d, value) == bits
@@ -133,14 +168,20 @@ def test_the_hypothesis_driver_gives_runnable_cases(c: Case) -> None:
 @settings(max_examples=60, deadline=None)
 @given(arrays())
 def test_array_strategies_have_storage_dtypes(a: Any) -> None:
-    assert a.dtype in NUMPY.values()
+    assert a.dtype in STORAGE.values()
 
 
 @given(st.integers(0, 2**40), st.sampled_from(dt.STORABLE))
 @settings(max_examples=40, deadline=None)
 def test_arrays_have_the_shape_and_dtype_asked_for(seed: int, d: DType) -> None:
     a = array(SeededDraw(seed), d, (3, 5))
-    assert a.shape == (3, 5) and a.dtype == NUMPY[d]
+    assert a.shape == (3, 5) and a.dtype == STORAGE[d]
+
+
+def test_generated_arrays_are_stored_as_backends_store_them() -> None:
+    """One table, so that no dtype can be stored in two ways."""
+    assert values.STORAGE is STORAGE
+    assert all(array(SeededDraw(0), d, (2,), style).dtype == STORAGE[d] for d in dt.STORABLE for style in values.STYLES)
 
 
 def test_options_limit_dtypes_and_sizes() -> None:

@@ -54,9 +54,8 @@ def packaged(tracked: list[Path]) -> set[str]:
 def python(tmp_path: Path) -> Python:
     """Run a program in a new process, away from the checkout, and give what it prints."""
 
-    environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1])}
-
     def run(program: str, *arguments: str) -> str:
+        environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1])}
         command = [sys.executable, "-c", program, *arguments]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

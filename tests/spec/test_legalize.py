@@ -106,6 +106,14 @@ def test_pointer_index_counts_bytes():
     assert low.src[1].min_max == (2, 2)
 
 
+def test_pointer_inside_of_an_element_is_out_of_bounds():
+    """R122: an offset that is no multiple by its form is tested."""
+    for offset, tested in ((b.mul(i(4), _var), False), (_var, True), (b.mul(i(2), _var), True)):
+        low = legalize(n(Op.POINTER_INDEX, B, offset))
+        assert (low.src[1].op is Op.WHERE) is tested
+    assert low.src[1].src[2] is i(-1)
+
+
 def test_access_through_pointers_is_one_access_each():
     """R117."""
     both = n(Op.PTRCAT, I0, GATED)
@@ -120,6 +128,30 @@ def test_unroll_computes_a_scalar_once_per_lane():
     value = n(Op.MUL, b.range_(3, 5), i(10))
     low = legalize(n(Op.UNROLL, value, arg=A.LanesArg(((5, 3),))))
     assert [lane.min_max for lane in low.src] == [(0, 0), (10, 10), (20, 20)]
+
+
+def test_unroll_leaves_closed_ranges_alone():
+    """R111: a Range that a Reduce below has closed is no lane."""
+    total = red(Op.B_REDUCE, n(Op.CAST, r(i(3), 5), arg=A.CastArg(i32)), r(i(3), 5))
+    low = legalize(n(Op.UNROLL, total, arg=A.LanesArg(((5, 2),))))
+    assert [lane.op for lane in low.src] == [Op.REDUCE, Op.REDUCE]
+
+
+def test_call_is_ended_by_the_ranges_that_nothing_else_closes():
+    """R121."""
+    called = b.call(_sink, B, r(i(3), 5))
+    low = legalize(called)
+    assert (low.op, low.src[0].op, low.src[1]) == (Op.END, Op.CALL, b.range_(3, 5))
+    assert legalize(b.end(called, r(i(3), 5))) is low
+
+
+def test_if_of_a_linear_executes_its_body_itself():
+    """R124: the Store is not listed beside it, its gated form is."""
+    put = store(at(B, i(0)), c(1.0))
+    block = n(Op.B_IF, TRUE, put)
+    low = legalize(n(Op.LINEAR, at(B, i(0)), put, block, n(Op.ENDIF, block)))
+    assert [len(x.src) for x in low.src if x.op is Op.STORE] == [3]
+    assert [x.op for x in low.src] == [Op.INDEX, Op.STORE, Op.GROUP]
 
 
 def test_contract_puts_lanes_into_its_own_order():

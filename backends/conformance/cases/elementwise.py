@@ -72,6 +72,7 @@ def cases(tier: Tier) -> Iterator[Case]:
                 yield from (_edge_case(op, d, (p, d, d), tier, f"condition-{p.short}") for p in dt.STORABLE if p is not dt.bool_)
             if op not in UNARY:
                 yield _broadcast_case(op, d)
+                yield _same_case(op, d)
             if tier is Tier.FULL and _exhaustible(op, d):
                 yield _exhaustive_case(op, d)
 
@@ -168,6 +169,28 @@ def _broadcast_case(op: Op, d: DType) -> Case:
     inputs = {f"p{k}": to_array(_ring(kind, s, k), kind).reshape(s) for k, (kind, s) in enumerate(zip(kinds, shapes, strict=True))}
     graph = UOp(op, params)
     return Case(ROWS[op].id, d, "broadcast", graph, inputs, (Segment("broadcast", 0, 0, int(np.prod(graph.shape))),))
+
+
+def _same_case(op: Op, d: DType) -> Case:
+    """One node for all operands of a dtype, as in x - x and Where(c, x, x): identities that hold only for some values tempt here.
+
+    Such a value may be all zeros or x itself: a second one, of different operands, is what doing nothing gets wrong.
+    """
+    kinds = operand_dtypes(op, d)
+    x = [*ordinary(d), *(v for pool in classes(d).values() for v in pool)]
+    n = len(x) + 8
+    columns = [_cycled(ordinary(k), n, 3 * j + (j > 1)) for j, k in enumerate(kinds)]
+    params = _params(kinds, [(n,)] * len(kinds))
+    own = params[-1] if op is Op.WHERE else params[0]
+    columns[params.index(own)][: len(x)] = x
+    same = UOp(op, tuple(own if p.dtype is own.dtype else p for p in params))
+    inputs = {f"p{k}": to_array(c, kind) for k, (kind, c) in enumerate(zip(kinds, columns, strict=True))}
+    segments = tuple(Segment("same-operand", k, 0, n) for k in (0, 1))
+    return Case(ROWS[op].id, d, "same-operand", b.tuple_(same, UOp(op, params)), inputs, segments)
+
+
+def _cycled(pool: tuple[int, ...], n: int, shift: int) -> list[int]:
+    return [pool[(k + shift) % len(pool)] for k in range(n)]
 
 
 def _ring(d: DType, shape: tuple[int, ...], shift: int) -> list[int]:

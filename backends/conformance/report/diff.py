@@ -58,6 +58,11 @@ class Difference:
     def regressions(self) -> list[Change]:
         return [c for c in (*self.changed, *self.removed) if c.regresses]
 
+    @property
+    def compared(self) -> int:
+        """Cells that both reports have."""
+        return self.same + len(self.changed)
+
     def to_json(self) -> Json:
         return {
             "level": self.level.value,
@@ -65,6 +70,7 @@ class Difference:
             "scores": {k: {"before": a, "after": b} for k, (a, b) in self.scores.items()},
             "heads": {k: {"before": a, "after": b} for k, (a, b) in self.heads.items()},
             "same": self.same,
+            "compared": self.compared,
             "changed": [_entry(c) for c in self.changed],
             "new": [_entry(c) for c in self.new],
             "removed": [_entry(c) for c in self.removed],

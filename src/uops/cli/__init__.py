@@ -11,6 +11,7 @@ import click
 
 from uops import __version__
 from uops.cli.check import check
+from uops.cli.common import to_reader
 from uops.cli.compile import compile_
 from uops.cli.conform import conform
 from uops.cli.run import run
@@ -44,13 +45,19 @@ def words(error: Exception) -> str:
 
 
 class Group(click.Group):
-    """Turns the errors of this package into messages, and Ctrl-C into exit status 130."""
+    """Turns the errors of this package into messages, Ctrl-C into exit status 130, and a reader who leaves into a quiet end."""
+
+    def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
+        """Parse; `--help` and `--version` print here."""
+        with to_reader():
+            return super().make_context(*arguments, **settings)
+        raise click.exceptions.Exit(0)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            raise  # the reader went away: click ends quietly
+            with to_reader():
+                return super().invoke(ctx)
+            ctx.exit(0)
         except (UopsError, MemoryError, OSError) as e:
             raise Problem(e) from e
         except KeyboardInterrupt:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import console, dialect_option, json_option, print_json, program_argument
+from uops.cli.common import console, dialect_option, json_option, print_json, program_argument, to_reader
 
 if TYPE_CHECKING:
     from uops.spec.errors import SpecError
@@ -34,10 +34,11 @@ def check(ctx: click.Context, file: str, dialect: str | None, as_json: bool) -> 
         found = [_unreadable(e)]
     else:
         found = [_entry(b) for b in verify.check(root, Dialect(dialect.lower()) if dialect else None)]
-    if as_json:
-        print_json({"file": file, "dialect": dialect, "ok": not found, "broken": found})
-    else:
-        _print(file, found)
+    with to_reader():
+        if as_json:
+            print_json({"file": file, "dialect": dialect, "ok": not found, "broken": found})
+        else:
+            _print(file, found)
     ctx.exit(1 if found else 0)
 
 

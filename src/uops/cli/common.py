@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -24,11 +26,27 @@ WIDE = 150
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where a command prints: colours only on a terminal."""
-    from rich.console import Console
+    """Where a command prints: colours only on a terminal. A reader that went away raises BrokenPipeError."""
+    from rich.console import Console as Base
+
+    class Console(Base):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError
 
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDE)
+
+
+@contextmanager
+def to_reader() -> Iterator[None]:
+    """Printing to a reader who may leave early, as `head` does: what it does not take is dropped, and nothing else changes."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())  # what is still in the buffer goes there
+        os.close(nowhere)
 
 
 def print_json(value: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import json
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend, backend_option, console, json_option, print_json, worker_name
+from uops.cli.common import backend, backend_option, console, json_option, print_json, to_reader, worker_name
 
 if TYPE_CHECKING:
     from uops.backends.conformance.exhaustive import Tally
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Progress = Callable[[int, int], None]
 REPORT = "report"
+#: Files of a report.
+WRITTEN = ("report.json", "junit.xml", "index.html", "exhaustive.json", "progress.jsonl")
 TIERS, LEVELS = ("smoke", "full", "exhaustive"), ("strict", "core")
 JOBS = min(2, os.cpu_count() or 1)
-INTERRUPTED = 130
+USER_ERROR, INTERRUPTED = 2, 130
 
 
 @click.command()
@@ -47,7 +50,7 @@ def conform(
     """Judge a backend against the specification and write a report.
 
     Exit status 1 if a required cell fails at the chosen level (one that was declared unsupported, or to fail, does not count), or
-    if something is worse than in the baseline.
+    if something is worse than in the baseline; 2 if the baseline has no cell in common with the run, since it then guards nothing.
     """
     from uops.backends.conformance.model import Level
 
@@ -57,11 +60,29 @@ def conform(
         ctx.exit(_diff(*diff, Level(level), as_json))
     if not backend_name:
         raise click.UsageError("say who is judged with --backend NAME (or compare two reports with --diff A B)")
+    if tier == "exhaustive" and baseline:
+        raise click.UsageError("the exhaustive tier has no cells to compare with a baseline")
+    if why := unwritable(Path(report)):
+        raise click.BadParameter(f"no report can be written to {report}: {why}", param_hint="--report")
     if tier == "exhaustive":
-        if baseline:
-            raise click.UsageError("the exhaustive tier has no cells to compare with a baseline")
         ctx.exit(_exhaustive(backend_name, rows, jobs, Path(report), as_json))
     ctx.exit(_judge(backend_name, tier, Level(level), rows, jobs, Path(report), baseline, as_json))
+
+
+def unwritable(report: Path) -> str | None:
+    """Why nothing could be written to a directory that may not exist yet, or None; leaves nothing behind."""
+    place = next(p for p in (report, *report.absolute().parents) if p.exists() or p.is_symlink())
+    if not place.is_dir():
+        return f"{place} is no directory"
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as e:
+        return f"{place}: {e.strerror or e}"
+    taken = [
+        f for f in (place / n for n in WRITTEN) if place == report and f.exists() and not (f.is_file() and os.access(f, os.W_OK))
+    ]
+    return f"{taken[0]} is no file that can be written" if taken else None
 
 
 def _judge(name: str, tier: str, level: Level, rows: str, jobs: int, report: Path, baseline: str | None, as_json: bool) -> int:
@@ -80,22 +101,38 @@ def _judge(name: str, tier: str, level: Level, rows: str, jobs: int, report: Pat
     if not run.cases:
         raise click.UsageError(f"no case of the {tier} tier has a row that matches {rows!r}")
     run.backend = name
-    doc = write(run, report, level, started=started)
+    try:
+        doc = write(run, report, level, started=started)
+    except OSError as e:  # the disk is full, or the place was taken away: what was found is not lost
+        lost, report = report, Path(tempfile.mkdtemp(prefix="uops-report-"))
+        click.echo(f"{lost} cannot be written ({e}); the report is in {report}", err=True)
+        doc = write(run, report, level, started=started)
     change = difference(before, doc, level) if before else None
-    if as_json:
-        print_json(summary.as_json(doc, report, change))
-    else:
-        summary.show(console(), doc, report, change)
+    with to_reader():
+        if as_json:
+            print_json(summary.as_json(doc, report, change))
+        else:
+            summary.show(console(), doc, report, change)
     return exit_status(doc, change)
 
 
 def exit_status(doc: Json, change: Difference | None) -> int:
-    """0, 1 or 130, as the command's help says."""
+    """0, 1, 2 or 130, as the command's help says."""
     if not doc["complete"]:
         return INTERRUPTED
     totals = doc["scores"][doc["level"]]["totals"]
     failed = totals["fail"] + totals["not run"]
-    return 1 if failed or (change is not None and change.regressions) else 0
+    return 1 if failed else 0 if change is None else compared(change, "the baseline and this run")
+
+
+def compared(change: Difference, what: str) -> int:
+    """The status of a comparison: 1 if something is worse, 2, with a warning, if there was nothing to compare."""
+    if change.regressions:
+        return 1
+    if not change.compared:
+        click.echo(f"Warning: {what} have no cell in common, so nothing was compared", err=True)
+        return USER_ERROR
+    return 0
 
 
 def _diff(a: str, b: str, level: Level, as_json: bool) -> int:
@@ -104,30 +141,33 @@ def _diff(a: str, b: str, level: Level, as_json: bool) -> int:
     from uops.cli import summary
 
     change = difference(read(a), read(b), level)
-    if as_json:
-        print_json(change.to_json())
-    else:
-        summary.show_difference(console(), change)
-    return 1 if change.regressions else 0
+    with to_reader():
+        if as_json:
+            print_json(change.to_json())
+        else:
+            summary.show_difference(console(), change)
+    return compared(change, f"{a} and {b}")
 
 
 def _exhaustive(name: str, rows: str, jobs: int, report: Path, as_json: bool) -> int:
     """Every input; resumes what an earlier run into the same directory had finished."""
+    from uops.backends import registry
     from uops.backends.conformance import exhaustive
     from uops.cli import summary
 
-    instance = backend(name)
+    version = registry.version(name, backend(name))
     only = tuple(n for n in exhaustive.names() if fnmatch.fnmatch(n, rows.lower().rpartition("/")[2] + "*"))
     if rows != "*" and not only:
         raise click.UsageError(f"no function of the exhaustive tier matches {rows!r}; there are {', '.join(exhaustive.names())}")
     with progress(f"{name}, exhaustive") as advance:
         tallies = exhaustive.run(worker_name(name), jobs, advance, report, only if rows != "*" else None)
-    found = _tallied(name, instance.version(), tallies)
+    found = _tallied(name, version, tallies)
     (report / "exhaustive.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    if as_json:
-        print_json(found)
-    else:
-        summary.show_tallies(console(), found, report)
+    with to_reader():
+        if as_json:
+            print_json(found)
+        else:
+            summary.show_tallies(console(), found, report)
     return 1 if any(t["wrong"] for t in found["functions"]) else 0
 
 

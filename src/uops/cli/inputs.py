@@ -1,18 +1,26 @@
-"""Inputs for a program that came without: seeded random arrays for whatever it leaves open."""
+"""The inputs of a program: checked, where they were given, and seeded random ones for a program that came without.
+
+Both are judged here, before any backend sees them, so that a wrong input is one message and one exit status for all of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from uops.backends.answer import is_variable, leaves
+from uops.backends.arrays import STORAGE
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.values import array
 from uops.spec import build as b
-from uops.spec.args import AddrSpace
-from uops.spec.errors import SpecError
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import Kind
+from uops.spec.errors import SpecError, Trap
 from uops.spec.node import UOp, substitute
 from uops.spec.ops import Op
-from uops.spec.scope import BODIED
 
 #: Greatest value that a variable is given, if its bounds allow one so small: it may be the size of an array.
 SMALL = 16
@@ -26,39 +34,75 @@ def random_inputs(root: UOp, seed: int) -> dict[str, Any]:
     Floats are standard normal, integers small. Raises SpecError for an input that would be too large to make up.
     """
     draw = SeededDraw(seed)
-    leaves = sorted(_free(root), key=_key)
-    variables = {u: _value(u, draw) for u in leaves if _is_variable(u)}
-    consts = {u: b.const(v, u.dtype) for u, v in variables.items()}
-    inputs: dict[str, Any] = {u.arg.name: v for u, v in variables.items()}
-    for u in leaves:
-        key = _key(u)[1]
+    open_ = _sorted(root)
+    inputs: dict[str, Any] = {key: _value(u, draw) for key, u in open_.items() if is_variable(u)}
+    consts = {u: b.const(inputs[key], u.dtype) for key, u in open_.items() if is_variable(u)}
+    for key, u in open_.items():
         if key not in inputs:
-            inputs[key] = array(draw, u.dtype, _shape(key, substitute(u, consts)), "normal" if u.dtype.is_float else "small")
+            inputs[key] = array(draw, u.dtype, _small(key, substitute(u, consts)), "normal" if u.dtype.is_float else "small")
     return inputs
 
 
-def _free(root: UOp) -> Iterator[UOp]:
-    """Params, variables and Buffers outside of the bodies of Functions and Calls."""
-    seen, stack = {root}, [root]
-    while stack:
-        u = stack.pop()
-        if u.op is Op.PARAM or (u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL):
-            yield u
-        for s in u.src[1:] if u.op in BODIED else u.src:
-            if s not in seen:
-                seen.add(s)
-                stack.append(s)
+def checked(root: UOp, given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` as every backend takes it: index values in int64 where all fit, variables as ints.
+
+    Raises SpecError for a key that the program does not have, a Param or variable without a value, a wrong dtype or shape; Trap
+    for a variable outside of its bounds (R48) and a bool byte other than 0 and 1 (R24).
+    """
+    known = _sorted(root)
+    unknown = sorted(given.keys() - known.keys())
+    if unknown:
+        raise SpecError(f"input {unknown[0]!r} names nothing in the program; it has {', '.join(known) or 'no inputs'}")
+    found: dict[str, Any] = {key: _variable(key, u, given) for key, u in known.items() if is_variable(u)}
+    consts = {u: b.const(found[key], u.dtype) for key, u in known.items() if is_variable(u)}
+    for key, u in known.items():
+        if key not in found and (u.op is Op.PARAM or key in given):
+            found[key] = _array(key, substitute(u, consts), given)
+    return found
 
 
-def _is_variable(u: UOp) -> bool:
-    return u.op is Op.PARAM and u.arg.slot is None
+def _variable(key: str, u: UOp, given: Mapping[str, Any]) -> int:
+    if key not in given:
+        raise SpecError(f"input {key!r} is missing: it needs an int")
+    v = np.asarray(given[key])
+    if v.size != 1 or v.dtype.kind not in "iuO":
+        raise SpecError(f"input {key!r} needs an int, got {v.dtype} of shape {v.shape}")
+    value, (lo, hi) = int(v.reshape(-1)[0]), u.arg.bounds
+    if not lo <= value <= hi:
+        raise Trap(f"input {key!r} is {value}, outside of its bounds [{lo}, {hi}] (R48)")
+    return value
 
 
-def _key(u: UOp) -> tuple[int, str]:
-    """A number to sort by, and the input's name."""
-    if u.op is Op.BUFFER:
-        return (u.arg.unique, f"b{u.arg.unique}")
-    return (-1, u.arg.name or "") if _is_variable(u) else (u.arg.slot, f"p{u.arg.slot}")
+def _array(key: str, u: UOp, given: Mapping[str, Any]) -> Any:
+    shape, wanted = extents(u), STORAGE[u.dtype]
+    if key not in given:
+        raise SpecError(f"input {key!r} is missing: it needs {wanted} of shape {shape}")
+    a = np.asarray(given[key])
+    fits = a.dtype.kind in "iuO" if u.dtype is dt.index else a.dtype == wanted
+    if not fits or a.shape != shape:
+        raise SpecError(f"input {key!r} needs {wanted} of shape {shape}, got {a.dtype} of shape {a.shape}")
+    if u.dtype is dt.index:
+        return _whole(a)
+    if u.dtype.kind is Kind.BOOL and a.size and a.view(np.uint8).max() > 1:
+        raise Trap(f"input {key!r} has a bool byte other than 0 and 1 (R24)")
+    return a
+
+
+def _whole(a: Any) -> Any:
+    """Integers in int64 where all of them fit, else as Python ints (R08)."""
+    try:
+        return a.astype(object).astype(np.int64)
+    except OverflowError:
+        return a.astype(object)
+
+
+def _sorted(root: UOp) -> dict[str, UOp]:
+    """Variables, which the shapes of the others may need, then Params and Buffers by number."""
+    return dict(sorted(leaves(root).items(), key=lambda item: (not is_variable(item[1]), _number(item[1]), item[0])))
+
+
+def _number(u: UOp) -> int:
+    return -1 if is_variable(u) else int(u.arg.unique if u.op is Op.BUFFER else u.arg.slot)
 
 
 def _value(u: UOp, draw: SeededDraw) -> int:
@@ -66,13 +110,14 @@ def _value(u: UOp, draw: SeededDraw) -> int:
     return draw.integer(lo, min(hi, max(lo, SMALL)))
 
 
-def _shape(key: str, u: UOp) -> tuple[int, ...]:
+def _small(key: str, u: UOp) -> tuple[int, ...]:
+    """The extents of a leaf that is small enough to be made up."""
+    shape = extents(u)
+    if math.prod(shape) > MOST:
+        raise SpecError(f"{key} has shape {shape}, too large to make up; give it with --inputs")
+    return shape
+
+
+def extents(u: UOp) -> tuple[int, ...]:
     """Extents of a leaf whose variables have been replaced by their values."""
-    dims, count = [], 1
-    for n in u.shape:
-        least = n if isinstance(n, int) else n.min_max[0] if n.min_max else 0
-        dims.append(int(least))
-        count *= dims[-1]
-    if count > MOST:
-        raise SpecError(f"{key} has shape {tuple(dims)}, too large to make up; give it with --inputs")
-    return tuple(dims)
+    return tuple(int(n if isinstance(n, int) else n.min_max[0] if n.min_max else 0) for n in u.shape)

@@ -45,14 +45,14 @@ def run(file: str, backend_name: str, inputs: str | None, seed: int, dialect: st
     Prints the values of its root and the contents of the buffers that it wrote.
     """
     from uops.backends import npz
-    from uops.cli.inputs import random_inputs
+    from uops.cli.inputs import checked, random_inputs
     from uops.spec.dialects import Dialect
     from uops.spec.text import parse_file
     from uops.spec.verify import verify
 
     root = parse_file(file)
     verify(root, Dialect(dialect.lower()))
-    given = npz.load(inputs) if inputs else random_inputs(root, seed)
+    given = checked(root, npz.load(inputs)) if inputs else random_inputs(root, seed)
     result = evaluate(root, given, backend_name)
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs else seed}
@@ -76,6 +76,7 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], name: str) -> Result:
         from uops.interp import run as interpret
 
         return interpret(root, inputs)
+    from uops.backends.answer import fault
     from uops.backends.worker import Case, Limits, Worker
     from uops.spec.errors import Trap, UopsError
 
@@ -83,6 +84,8 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], name: str) -> Result:
     with Worker(worker_name(name), limits=Limits(timeout=TIMEOUT)) as worker:
         outcome = worker.run(Case(root, inputs))
     if outcome.status == "ok" and outcome.result is not None:
+        if wrong := fault(root, inputs, outcome.result):
+            raise click.ClickException(f"{name} gave a result of the wrong form: {wrong}")
         return outcome.result
     if outcome.status == "trap":
         raise Trap(outcome.message)

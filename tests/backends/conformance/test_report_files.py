@@ -276,7 +276,7 @@ def _array() -> bytes:
         (b"not a zip", "is no input file"),
         (b"", "is no input file"),
         (_array(), "is one array"),
-        (_bytes(p0=np.array([object()], object)), "is no input file"),
+        (_bytes(p0=np.array([object()], object)), "member p0 holds Python objects"),
         (_bytes(p0=np.arange(3), **{"p0.dtype": np.array("float128")}), "p0.dtype is 'float128'; known: bfloat16"),
         (_bytes(p0=np.arange(3), **{"p0.dtype": np.array("bfloat16")}), "bits must be uint16, got int64"),
         (_bytes(p0=np.array(["x"]), **{"p0.dtype": np.array("index")}), "cannot be read as index"),

@@ -10,15 +10,17 @@ import pytest
 
 from uops.backends import registry, worker
 from uops.backends.conformance.cases import cases
+from uops.backends.conformance.cases.elementwise import OPS, legal
 from uops.backends.conformance.controls import AllNan, Zeros, first_input
 from uops.backends.conformance.exclusions import EXCLUSIONS, LENIENT, excluded, lenient, outside
 from uops.backends.conformance.judge import Expectation, judge, outputs_of
-from uops.backends.conformance.model import Case, Cell, Level, Status, Tier
+from uops.backends.conformance.model import Case, Cell, Level, Segment, Status, Tier
 from uops.backends.conformance.runner import conform
 from uops.interp import executed, run
+from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dialects import TENSOR_OPS, Dialect
-from uops.spec.ops import Op
+from uops.spec.ops import UNARY, Op
 from uops.spec.result import Result
 from uops.spec.rows import ROWS
 from uops.spec.verify import verify
@@ -41,9 +43,9 @@ def test_case_ids_are_unique_and_graphs_well_formed(smoke: list[Case]) -> None:
 
 
 def test_the_suite_is_the_same_every_time(smoke: list[Case]) -> None:
-    for a, b in zip(smoke, cases(Tier.SMOKE), strict=True):
-        assert a.id == b.id and a.graph is b.graph
-        assert all(np.array_equal(_bytes(a.inputs[k]), _bytes(b.inputs[k])) for k in a.inputs)
+    for first, again in zip(smoke, cases(Tier.SMOKE), strict=True):
+        assert first.id == again.id and first.graph is again.graph
+        assert all(np.array_equal(_bytes(first.inputs[k]), _bytes(again.inputs[k])) for k in first.inputs)
 
 
 def _bytes(x: Any) -> Any:
@@ -81,6 +83,31 @@ def test_the_cases_execute_every_op_one_device_can_express(smoke: list[Case]) ->
     for c in smoke:
         done |= executed(c.graph, c.inputs)
     assert done == TENSOR_OPS
+
+
+def test_every_op_of_several_operands_is_asked_with_one_node_for_them(smoke: list[Case]) -> None:
+    found = {(c.row, c.dtype): c.graph.src[0] for c in smoke if c.name == "same-operand"}
+    wanted = [(op, d) for op in OPS if op not in UNARY and op is not Op.CAST for d in dt.STORABLE if legal(op, d)]
+    assert found.keys() == {(ROWS[op].id, d) for op, d in wanted} and len(wanted) == 250
+    for (_, d), u in found.items():
+        assert len({s for s in u.src if s.dtype is d}) == 1 < len(u.src)
+
+
+@pytest.mark.parametrize(
+    ("row", "wrong"),
+    [
+        ("Decomposed/Sub", lambda x: x * 0 if np.isfinite(x) else 0),  # x - x -> 0, wrong for inf and NaN
+        ("Elementwise/CmpNe", lambda x: False),  # x != x -> False, wrong for NaN
+        ("Decomposed/Div", lambda x: 1),  # x / x -> 1, wrong for 0, inf and NaN
+    ],
+)
+def test_a_rule_that_forgets_nan_is_seen_on_one_operand(row: str, wrong: Callable[[Any], Any], smoke: list[Case]) -> None:
+    (case,) = [c for c in smoke if (c.row, c.dtype, c.name) == (row, dt.float32, "same-operand")]
+    good = run(case.graph, case.inputs)
+    x = case.inputs["p0"]
+    spoilt = np.array([wrong(v) for v in x], good.values[0].dtype)
+    verdicts = judge(Expectation(case), Result((spoilt, good.values[1]), {}), Level.CORE)
+    assert [bool(v.failed) for v in verdicts] == [True, False]
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +174,44 @@ def test_a_crash_or_a_hang_fails_its_cells_and_ends_nothing(name: str, status: s
     assert all(status in c.failures[0].message for c in failing)
     assert {found.reproducers[c.failures[0].case].row for c in failing} == {"Movement/Flip"}
     assert Status.PASS in _statuses(found, Level.STRICT).values()
+
+
+def test_a_wrong_nan_payload_shows_both_bit_patterns() -> None:
+    """Where values only move, they are judged by bits, and a NaN says nothing without them."""
+    given = np.array([0x7FC00123, 0x3F800000], np.uint32).view(np.float32)
+    graph = b.flip(b.param(0, (2,), dt.float32), [True])
+    case = Case("Movement/Flip", dt.float32, "payload", graph, {"p0": given}, (Segment("payload", 0, 0, 2),))
+    wrong = np.array([0x3F800000, 0x7FC00000], np.uint32).view(np.float32)
+    (verdict,) = judge(Expectation(case), Result((wrong,), {}), Level.STRICT)
+    (failure,) = verdict.failures
+    assert (failure.got, failure.allowed) == ("nan (0x7fc00000)", "nan (0x7fc00123)")
+
+
+def test_a_class_fails_for_its_own_elements_alone() -> None:
+    """A program in which one element raises is run again class by class."""
+    found = _run("Fussy", "*/Neg")
+    need: dict[Cell, bool] = {}
+    for c in cases(Tier.SMOKE, "*/Neg"):
+        for s in c.segments:
+            x = np.asarray(c.inputs.get("p0", 0)).reshape(-1)[s.start : s.stop]
+            with np.errstate(invalid="ignore"):
+                need[c.cell(s)] = need.get(c.cell(s), False) or bool(np.isnan(x.astype(np.float64)).any())
+    for level in Level:
+        assert {c: s is Status.FAIL for c, s in _statuses(found, level).items()} == need
+    assert 0 < sum(need.values()) < len(need) / 2
+    (failure, *_) = found.failing(Level.STRICT)[0].failures
+    assert "a NaN" in failure.message
+    case = found.reproducers[failure.case]
+    assert [s.edge for s in case.segments] == ["nan"] and np.isnan(case.inputs["p0"].astype(np.float64)).any()
+
+
+def test_a_failure_of_no_single_class_fails_them_all() -> None:
+    """The control counts different values, of which a class alone has few."""
+    found = _run("Narrow", "*/Neg")
+    statuses = _statuses(found, Level.CORE)
+    edges = {c.edge for c, s in statuses.items() if s is Status.FAIL and c.dtype == "int32"}
+    assert edges == {c.edge for c in statuses if c.dtype == "int32"} - {"constant"}
+    assert any("not when its classes run alone" in f.message for r in found.failing(Level.CORE) for f in r.failures)
 
 
 def _statuses(found: Any, level: Level) -> dict[Cell, Status]:

@@ -1,0 +1,40 @@
+"""The memory of this process: a limit of whoever runs a graph, not a rule of the language.
+
+A value that does not fit is refused by name before it is made, as Unsupported, instead of by whatever fails first.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Sequence
+
+from uops.spec.dtypes import DType
+from uops.spec.node import Dim
+
+#: Where the system does not say: what an address can reach.
+_ADDRESSES = 1 << 47
+
+
+def memory() -> int:
+    """Bytes that this process may use: the machine's memory, or its limit of address space where that is less."""
+    try:
+        here = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        here = _ADDRESSES
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return min(here if here > 0 else _ADDRESSES, limit if limit != resource.RLIM_INFINITY else _ADDRESSES)
+
+
+def nbytes(dtype: DType, shape: Sequence[Dim]) -> int:
+    """Bytes of an array; an extent that only a run knows counts as 1. Index values take 8 bytes (R08)."""
+    size = dtype.itemsize if dtype.bits else 8
+    for n in shape:
+        size *= n if isinstance(n, int) else 1
+    return size
+
+
+def excess(size: int) -> str | None:
+    """What is wrong with needing `size` bytes, or None if there are as many."""
+    most = memory()
+    return f"it needs {size:,} bytes, more than the {most:,} bytes of memory" if size > most else None

@@ -1,0 +1,72 @@
+"""What the compiler cannot translate is shown as a line of text, with the ruling and where it was built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from uops.compiler.passes.callify import callify
+from uops.compiler.passes.expand import expand
+from uops.compiler.passes.linearize import instructions
+from uops.compiler.passes.widths import machine_widths
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec import origins
+from uops.spec.args import RangeArg
+from uops.spec.axes import AxisType
+from uops.spec.errors import CompileError
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+
+def _wide() -> None:
+    i = b.range_(1 << 70, 0)
+    machine_widths(b.sink(b.end(b.store(b.at(b.param(0, (4,), dt.int8), UOp(Op.MOD, (i, b.index(4)))), b.const(1, dt.int8)), i)))
+
+
+def _vector() -> None:
+    expand(b.sink(UOp(Op.RANGE, (b.index(4),), RangeArg(3, AxisType.UPCAST))))
+
+
+def _devices() -> None:
+    callify(b.copy(b.param(0, (4,), dt.float32), ("A", "B")))
+
+
+def _unbounded() -> None:
+    n = b.param(0, (), dt.index)
+    callify(b.expand(b.reshape(b.param(1, (), dt.int8), (1,)), (UOp(Op.MAX, (n, b.index(0))),)))
+
+
+def _open() -> None:
+    i, j = b.range_(4, 0), b.range_(4, 1)
+    target = b.at(b.param(0, (16,), dt.int8), UOp(Op.ADD, (i, j)))
+    instructions(b.sink(b.end(b.store(target, b.const(1, dt.int8)), i)))
+
+
+CASES: dict[str, tuple[Callable[[], None], str]] = {
+    "width": (
+        _wide,
+        r"R08 \(index dtype\) at const 1180591620717411303424 : index: the value may be anything in .*, which int64 does not hold",
+    ),
+    "vector": (
+        _vector,
+        r"Lowering Pipeline/Expand at %0 = range 4, axis_id=3, type=upcast.*: axis 3 is UPCAST, and vector axes are not lowered",
+    ),
+    "devices": (
+        _devices,
+        r"Lowering Pipeline/Callify at %1 = load %0, .*: on the devices A, B, but the compiler takes graphs of one",
+    ),
+    "unbounded": (_unbounded, r"R48 \(symbolic sizes\) at %\d+ = max .*: an extent needs an upper bound, got "),
+    "open": (_open, r"R58 \(End\) at %\d+ = range 4, axis_id=1.*: no End closes this loop"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_message_shows_ruling_line_and_origin(case: str) -> None:
+    make, says = CASES[case]
+    with origins.recording(), pytest.raises(CompileError, match=says) as e:
+        make()
+    assert re.search(r" - built at \w+\.py:\d+$", str(e.value))
+    assert "<UOp" not in str(e.value)
