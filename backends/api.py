@@ -9,6 +9,7 @@ from typing import Any
 
 from uops.backends import registry
 from uops.backends.contract import Backend, CompilerBackend, Inputs
+from uops.compiler.tensor.realize import install
 from uops.spec.dialects import Dialect
 from uops.spec.node import UOp
 from uops.spec.result import Result
@@ -48,3 +49,6 @@ def _instance(name: str, options: dict[str, Any]) -> Backend:
     if name not in known:
         known[name] = registry.get(name)
     return known[name]
+
+
+install(compile)  # Tensors are realized by compiling their graph for the backend named

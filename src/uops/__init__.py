@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from uops.backends.api import compile
+    from uops.backends.front import Tensor, function, use
     from uops.interp.run import run
     from uops.spec.dialects import Dialect
     from uops.spec.errors import CompileError, Crash, SpecError, Trap, Unsound, Unsupported
@@ -29,6 +30,9 @@ __all__ = [
     "verify",
     "run",
     "compile",
+    "Tensor",
+    "function",
+    "use",
     "SpecError",
     "Trap",
     "CompileError",
@@ -49,6 +53,9 @@ _HOME = {
     "verify":       "uops.spec.verify",
     "run":          "uops.interp",
     "compile":      "uops.backends.api",
+    "Tensor":       "uops.backends.front",
+    "function":     "uops.backends.front",
+    "use":          "uops.backends.front",
     "SpecError":    "uops.spec.errors",
     "Trap":         "uops.spec.errors",
     "CompileError": "uops.spec.errors",

@@ -1,0 +1,43 @@
+"""The Tensor front end: graphs of the TENSOR dialect written as array programs.
+
+`Tensor` wraps one node lazily, `function` captures a Python function as a Function node, `capture` gives the graph and the arrays
+that a realization would run, and `use` names the backend. Programs run through the runner that `install` was given; `uops.Tensor`
+comes with one. Importing this package loads none of it; each name loads its module when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from uops.compiler.tensor.dtypes import ACCUMULATE, accumulator, promote
+    from uops.compiler.tensor.function import function
+    from uops.compiler.tensor.realize import Captured, capture, install, use
+    from uops.compiler.tensor.tensor import Tensor
+
+__all__ = ["Tensor", "function", "capture", "Captured", "use", "install", "ACCUMULATE", "accumulator", "promote"]
+
+# fmt: off
+_HOME = {
+    "Tensor":      "tensor",
+    "function":    "function",
+    "capture":     "realize",
+    "Captured":    "realize",
+    "use":         "realize",
+    "install":     "realize",
+    "ACCUMULATE":  "dtypes",
+    "accumulator": "dtypes",
+    "promote":     "dtypes",
+}
+# fmt: on
+
+if not TYPE_CHECKING:  # a type checker reads the imports above; __getattr__ would make it accept every name
+
+    def __getattr__(name):
+        if name not in _HOME:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

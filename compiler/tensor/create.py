@@ -1,0 +1,150 @@
+"""Creation: constants, sequences and random numbers.
+
+Random numbers are counter-based (R22): a generator is (seed, position); a call takes as many counters as it needs and moves the
+position on, so equal seeds give equal sequences. Seed and position are data, not constants, and every call of one shape has one
+graph.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any, Self
+
+import numpy as np
+
+from uops.compiler.tensor import storage
+from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype
+from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.indexing import Indexing
+from uops.compiler.tensor.movement import flat
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.compositions import arange
+from uops.spec.dtypes import DType
+from uops.spec.ops import Op
+
+
+class _Generator(threading.local):
+    """The state of one thread: seed, and the counters used."""
+
+    seed = 0
+    position = 0
+
+    def take(self, counters: int) -> storage.Array:
+        """(key, first counter), and the position moved on."""
+        found = np.array([self.seed, self.position], np.uint64)
+        self.position = (self.position + counters) % 2**64
+        return found
+
+
+_generator = _Generator()
+
+
+class Creation(Indexing):
+    """Class methods that make Tensors."""
+
+    __slots__ = ()
+
+    @classmethod
+    def full(cls, shape: int | tuple[int, ...], value: Number, dtype: DTypeLike | None = None) -> Self:
+        """`value` everywhere; a lazy constant, without memory."""
+        dims = (shape,) if isinstance(shape, int) else tuple(shape)
+        if any(n < 0 for n in dims):
+            raise fault("full", "EXPAND.C5", f"shape {dims}")
+        node = B.const(value, default_dtype(value) if dtype is None else as_dtype(dtype))
+        return cls.of(node)._broadcast("full", "EXPAND.C2", dims)
+
+    @classmethod
+    def zeros(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:
+        return cls.full(flat(shape), 0, dtype)
+
+    @classmethod
+    def ones(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:
+        return cls.full(flat(shape), 1, dtype)
+
+    @classmethod
+    def arange(cls, start: Number, stop: Number | None = None, step: Number = 1, dtype: DTypeLike | None = None) -> Self:
+        """start + step * [0, 1, ...], below `stop` (above it for a negative step). Spec: arange."""
+        first, end = (0, start) if stop is None else (start, stop)
+        if step == 0:
+            raise fault("arange", None, "a step of 0")
+        n = max(0, math.ceil((end - first) / step))
+        found = as_dtype(dtype) if dtype is not None else default_dtype(first + step)
+        steps = cls.of(arange(n, found if found.is_integer and found.bits >= 32 else dt.int32))
+        if not found.is_float and isinstance(first, int) and isinstance(step, int):
+            return (steps * step + first).cast(found) if step != 1 or first else steps.cast(found)
+        wide = dt.float64 if found is dt.float64 else dt.float32
+        return (steps.cast(wide) * float(step) + float(first)).cast(found)
+
+    @classmethod
+    def linspace(cls, start: Number, stop: Number, steps: int, dtype: DTypeLike = dt.float32) -> Self:
+        """`steps` values from `start` to `stop`, both included."""
+        if steps < 0:
+            raise fault("linspace", None, f"{steps} steps")
+        width = (stop - start) / (steps - 1) if steps > 1 else 0.0
+        wide = dt.float64 if as_dtype(dtype) is dt.float64 else dt.float32
+        return (cls.of(arange(steps)).cast(wide) * float(width) + float(start)).cast(dtype)
+
+    @classmethod
+    def eye(cls, n: int, m: int | None = None, dtype: DTypeLike = dt.float32) -> Self:
+        """Ones on the diagonal of (n, m): a column of ones, padded to rows of m + 1 elements and read in rows of m."""
+        columns = n if m is None else m
+        k = min(n, columns)
+        if k == 0:
+            return cls.zeros(n, columns, dtype=dtype)
+        t = cls.ones(k, 1, dtype=dtype).pad([(0, 0), (0, columns)]).flatten()
+        return t._to_length(0, n * columns).reshape(n, columns)
+
+    # Random numbers
+
+    @staticmethod
+    def manual_seed(seed: int = 0) -> None:
+        """Begin this thread's sequence of random numbers anew."""
+        _generator.seed, _generator.position = seed % 2**64, 0
+
+    @classmethod
+    def _bits(cls, count: int, dtype: DType) -> Self:
+        """`count` random words: Threefry of successive counters under the seed, low word first."""
+        per = 8 // dtype.itemsize
+        counters = -(-count // per)
+        state = cls.of(storage.leaf(_generator.take(counters)))
+        steps = cls.of(arange(counters)).cast(dt.uint64)
+        words = cls.of(B.alu(Op.THREEFRY, (steps + state[1]).uop, state[0].uop))
+        return words.bitcast(dtype)._to_length(0, count)
+
+    @classmethod
+    def rand(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:
+        """Uniform in [0, 1): the top bits of a random word, as many as the significand has, over their range."""
+        found, dims = as_dtype(dtype), flat(shape)
+        if not found.is_float:
+            raise fault("rand", None, f"dtype {found} is no float")
+        word = dt.uint64 if found is dt.float64 else dt.uint32
+        kept = found.man_bits + 1
+        wide = dt.float64 if found is dt.float64 else dt.float32
+        whole = cls._bits(math.prod(dims), word) >> (word.bits - kept)
+        return (whole.cast(wide) * 2.0**-kept).cast(found).reshape(dims)
+
+    @classmethod
+    def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, dtype: DTypeLike = dt.float32) -> Self:
+        """low + (high - low) * rand."""
+        return cls.rand(*shape, dtype=dtype) * (high - low) + low
+
+    @classmethod
+    def randn(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:
+        """Standard normal: sqrt(-2 log(1 - u)) * cos(2 pi v) of two uniform numbers (Box and Muller 1958)."""
+        found = as_dtype(dtype)
+        wide = found if found.bits >= 32 else dt.float32
+        u, v = cls.rand(*shape, dtype=wide), cls.rand(*shape, dtype=wide)
+        return (((1 - u).log() * -2).sqrt() * (v * (2 * math.pi)).cos()).cast(found)
+
+    normal = randn
+
+    @classmethod
+    def randint(cls, *shape: Any, low: int = 0, high: int = 10, dtype: DTypeLike = dt.int32) -> Self:
+        """Whole numbers in [low, high), high - low at most 2^32: the high word of a random word times high - low."""
+        dims, width = flat(shape), high - low
+        if not 0 < width <= 2**32:
+            raise fault("randint", None, f"low {low} and high {high}")
+        word = cls._bits(math.prod(dims), dt.uint32).cast(dt.uint64)
+        return ((word * width >> 32).cast(dt.int64) + low).cast(dtype).reshape(dims)

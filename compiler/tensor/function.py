@@ -1,0 +1,105 @@
+"""`@function`: a Python function on Tensors as one Function node, by tracing. Spec: The @function Decorator; R64.
+
+1. The inputs are the Tensors among the arguments, in lists, tuples and dicts too, each node once.
+2. The function runs on stand-ins, lazily: nothing may be realized.
+3. In the nodes of its result each stand-in becomes Param k, and each Buffer that is left, which a Tensor captured from outside has,
+   becomes a further Param.
+4. The results are packed in a Tuple, of which `Function(Tuple(results), inputs, captured)` is made.
+5. Each Tensor returned is a GetTuple; the containers of the result are kept.
+
+A function may call others: their bodies own their Params.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from uops.compiler.tensor import storage
+from uops.compiler.tensor.realize import tracing
+from uops.compiler.tensor.tensor import Tensor
+from uops.spec import build as B
+from uops.spec.errors import SpecError
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+from uops.spec.scope import operands, scope_nodes
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def function(f: Callable[P, R]) -> Callable[P, R]:
+    """Capture each call of `f` as a Function node (see the module). Raises SpecError where `f` realizes or assigns to an input, or
+    returns no Tensor."""
+
+    @functools.wraps(f)
+    def captured(*args: P.args, **kwargs: P.kwargs) -> R:
+        return _trace(f, args, kwargs)
+
+    return captured
+
+
+def _trace(f: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -> R:
+    name = getattr(f, "__name__", "function")
+    inputs: dict[UOp, Tensor] = {}
+    args, kwargs = _map((args, kwargs), lambda t: inputs.setdefault(t.uop, Tensor.of(storage.stand_in(t.uop))))
+    before = {u: t.uop for u, t in inputs.items()}
+    with tracing(name):
+        result = f(*args, **kwargs)
+    if any(t.uop is not before[u] for u, t in inputs.items()):
+        raise SpecError(f"@function {name} assigns to an input, which a Function cannot do (R63, R64)")
+    values = list(dict.fromkeys(t.uop for t in _tensors(result)))
+    if not values:
+        raise SpecError(f"@function {name} returns no Tensor")
+    bodies, captured = _closed(values, [before[u] for u in inputs])
+    node = B.function(B.tuple_(*bodies), *inputs, *captured)
+    place = {v: k for k, v in enumerate(values)}
+    out: R = _map(result, lambda t: Tensor.of(B.get(node, place[t.uop])))
+    return out
+
+
+def _map(value: Any, f: Callable[[Tensor], Tensor]) -> Any:
+    """`value` with `f` applied to its Tensors; containers are rebuilt, everything else is kept."""
+    if isinstance(value, Tensor):
+        return f(value)
+    if isinstance(value, dict):
+        return {k: _map(v, f) for k, v in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a NamedTuple
+        return type(value)(*(_map(v, f) for v in value))
+    return type(value)(_map(v, f) for v in value) if type(value) in (list, tuple) else value
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    """The Tensors of a value, in order."""
+    found: list[Tensor] = []
+
+    def note(t: Tensor) -> Tensor:
+        found.append(t)
+        return t
+
+    _map(value, note)
+    return found
+
+
+def _closed(values: list[UOp], inputs: list[UOp]) -> tuple[list[UOp], list[UOp]]:
+    """The values in terms of Params, and the captured Buffers, which are arguments after the inputs."""
+    done: dict[UOp, UOp] = {}
+    for slot, u in enumerate(inputs):
+        param = B.param(slot, u.shape, u.dtype)
+        memory = u.src[0] if u.op is Op.RESHAPE else u
+        done[memory] = storage.shaped(param, memory.shape)
+        done[u] = param
+    captured: list[UOp] = []
+    order = [u for v in values for u in scope_nodes(v)]
+    for u in order:
+        if u in done:
+            continue
+        if u.op is Op.BUFFER:
+            captured.append(u)
+            done[u] = B.param(len(inputs) + len(captured) - 1, u.shape, u.dtype)
+            continue
+        own = u.src[: len(u.src) - len(operands(u))]
+        src = (*own, *(done[s] for s in operands(u)))
+        done[u] = u if src == u.src else u.replace(src=src)
+    return [done[v] for v in values], captured

@@ -1,0 +1,216 @@
+"""Indexing: integers, slices with steps, None, Ellipsis and Tensors of integers, read and assigned; gather.
+
+Slices are Shrink, Flip and, with a step, Reshape into groups. A Tensor index is an Index of the first axis: negative values count
+from the end, and one out of range is a Trap (R45). Several Tensor indices are zipped, as in NumPy: their axes become one, indexed
+by a linear position.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from uops.compiler.tensor.core import Core, Shape, Step
+from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.networks import Networks
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.args import PermuteArg
+from uops.spec.compositions import arange
+from uops.spec.derive.shape import broadcast
+from uops.spec.dtypes import DType
+from uops.spec.errors import SpecError
+from uops.spec.ops import Op
+
+Item = Any
+_KEEP = slice(None)
+
+
+class _Cut(NamedTuple):
+    """Elements start, start + step, ... of one axis, `many` of them, perhaps in reverse order; `dropped` for an integer."""
+
+    start: int
+    many: int
+    step: int = 1
+    reverse: bool = False
+    dropped: bool = False
+
+
+class Indexing(Networks):
+    """`t[...]`, `t[...] = v`, gather, one_hot."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: Item) -> Self:
+        items = self._items(key)
+        axes = [i for i in items if i is not None]
+        t = self._cut([self._cut_of(k, i) for k, i in enumerate(axes)], [i is None for i in items])
+        if not any(isinstance(i, Core) for i in items):
+            return t
+        return t._pick(items)
+
+    def __setitem__(self, key: Item, value: Any) -> None:
+        """Assign through the view `self[key]` (see `assign`)."""
+        self[key].assign(value)
+
+    def _items(self, key: Item) -> list[Item]:
+        """One item per axis, and None for each new axis: Ellipsis filled in, arrays and lists as Tensors."""
+        given = [self._item(i) for i in (key if isinstance(key, tuple) else (key,))]
+        dots = [k for k, i in enumerate(given) if i is Ellipsis]
+        used = sum(i is not None and i is not Ellipsis for i in given)
+        if used > self.ndim or len(dots) > 1:
+            raise fault("__getitem__", "INDEX.C2", f"{used} indices for shape {self.shape}")
+        at = dots[0] if dots else len(given)
+        return [*given[:at], *[_KEEP] * (self.ndim - used), *given[at + 1 :]]
+
+    def _item(self, i: Item) -> Item:
+        if isinstance(i, (list, np.ndarray)):
+            i = self.of(self._operand(np.array(i, np.int32 if len(i) == 0 else None)))
+        if isinstance(i, Core):
+            if not i.dtype.is_integer:
+                why = "a bool mask selects a number of elements that depends on data; use where" if i.dtype is dt.bool_ else ""
+                raise fault("__getitem__", "INDEX.C4", f"an index of {i.dtype}. {why}".rstrip(". "))
+            return i
+        if isinstance(i, (bool, np.bool_)) or not (i is None or i is Ellipsis or isinstance(i, (int, slice, np.integer))):
+            raise fault("__getitem__", "INDEX.C4", f"an index of type {type(i).__name__}")
+        return i
+
+    # Slices
+
+    def _cut_of(self, axis: int, item: Item) -> _Cut:
+        n = self.shape[axis]
+        if isinstance(item, slice):
+            try:
+                r = range(*item.indices(n))
+            except (TypeError, ValueError) as e:
+                raise fault("__getitem__", "SHRINK.C1", f"{item} of an axis of {n}: {e}") from e
+            if r.step < 0:
+                return _Cut(r[-1] if len(r) else 0, len(r), -r.step, reverse=True)
+            return _Cut(r.start if len(r) else 0, len(r), r.step)
+        if isinstance(item, Core):
+            return _Cut(0, n)
+        if not -n <= item < n:
+            raise fault("__getitem__", "SHRINK.C2", f"index {item} of axis {axis} of shape {self.shape}")
+        return _Cut(int(item) % n, 1, dropped=True)
+
+    def _cut(self, cuts: Sequence[_Cut], new: Sequence[bool]) -> Self:
+        """The elements of every cut, without the dropped axes and with the new ones."""
+        if any(c.step > 1 and c.many > 1 for c in cuts):
+            t = self._strided(cuts)
+        else:
+            t = self.shrink([(c.start, c.start + c.many) for c in cuts])
+        flipped = [k for k, c in enumerate(cuts) if c.reverse and c.many > 1]
+        t = t.flip(*flipped) if flipped else t
+        left = iter(c for c in cuts)
+        kept: list[int] = []
+        for is_new in new:
+            c = None if is_new else next(left)
+            kept += [1] if c is None else [] if c.dropped else [c.many]
+        return t.reshape(tuple(kept))
+
+    def _strided(self, cuts: Sequence[_Cut]) -> Self:
+        """Each axis in `many` groups of `step` elements, of which one is kept.
+
+        The groups begin early enough to lie inside the axis; where it is too short for them, its end is padded. Padding is no
+        memory, so an assignment names the elements by Index instead.
+        """
+        t: Self = self
+        wide: list[int] = []
+        one: list[tuple[int, int] | None] = []
+        for k, c in enumerate(cuts):
+            n, step = t.shape[k], c.step if c.many > 1 else 1
+            need = c.many * step
+            t = t._to_length(k, need) if n < need else t
+            begin = max(0, min(c.start, n - need))
+            t = t._along(k, begin, begin + need)
+            wide += [c.many, step]
+            one += [None, (c.start - begin, c.start - begin + 1)]
+        t = t.reshape(tuple(wide)).shrink(one).reshape(tuple(c.many for c in cuts))
+        near = self.shrink([(0, n) if c.step > 1 else (c.start, c.start + c.many) for c, n in zip(cuts, self.shape)])
+        first = [] if near.uop is self.uop else [Step.of(near.uop)]
+        return self._view(t.uop, *first, *itertools.chain(*(_indexed(k, self.ndim, c) for k, c in enumerate(cuts) if c.step > 1)))
+
+    # Tensor indices
+
+    def _pick(self, items: Sequence[Item]) -> Self:
+        """`self` holds the sliced axes; here the Tensor indices among `items` are applied."""
+        indices = [i for i in items if isinstance(i, Core)]
+        advanced = [k for k, i in enumerate(items) if i is not None and not isinstance(i, slice)]
+        together = advanced == list(range(advanced[0], advanced[0] + len(advanced)))
+        left = [i for i in items if i is None or isinstance(i, (slice, Core))]  # integers have dropped their axes
+        axes = [k for k, i in enumerate(left) if isinstance(i, Core)]
+        rest = [k for k in range(self.ndim) if k not in axes]
+        front = self.permute(*axes, *rest)
+        shape = self._common(indices)
+        sizes = front.shape[: len(axes)]
+        linear = self._linear(indices, sizes, shape)
+        picked = front.flatten(0, len(axes) - 1) if len(axes) > 1 else front
+        out = picked._moved(B.at(picked.uop, linear.reshape(-1).uop)).reshape(shape + front.shape[len(axes) :])
+        before = axes[0] if together else 0
+        s, order = len(shape), list(range(len(shape), out.ndim))
+        return out.permute(*order[:before], *range(s), *order[before:])
+
+    def _common(self, indices: Sequence[Core]) -> Shape:
+        shapes = [i.shape for i in indices]
+        try:
+            return broadcast(shapes)
+        except SpecError as e:
+            raise fault("__getitem__", "ADD.C3", f"indices of shapes {', '.join(map(str, shapes))} do not broadcast") from e
+
+    def _linear(self, indices: Sequence[Core], sizes: Shape, shape: Shape) -> Self:
+        """The row-major position that zipped indices name, of this shape; negative ones count from the end."""
+        d = position_dtype(math.prod(sizes))
+        total: Self | None = None
+        for i, n in zip(indices, sizes):
+            t = self.of(i.uop)._wrapped(n, d)._broadcast("__getitem__", "ADD.C3", shape)
+            total = t if total is None else total * n + t
+        assert total is not None
+        return total
+
+    def _wrapped(self, n: int, d: DType) -> Self:
+        """Index values in a dtype that holds n, negative ones plus n."""
+        t = self if self.dtype.bits >= d.bits and self.dtype.bits >= 32 else self.cast(d)
+        return (t < 0).where(t + n, t) if t.dtype.is_signed else t
+
+    def gather(self, dim: int, index: Self) -> Self:
+        """out[i0, ..., ik] = self[i0, ..., index[i0, ..., ik], ..., ik], the index on axis `dim`.
+
+        No other extent of `index` exceeds this Tensor's. Spec: Index of the flattened Tensor at the row-major position.
+        """
+        k = self._axis("gather", dim, "INDEX.C2")
+        if index.ndim != self.ndim or any(m > n for j, (m, n) in enumerate(zip(index.shape, self.shape)) if j != k):
+            raise fault("gather", "INDEX.C2", f"index of shape {index.shape} for {self.shape}, axis {dim}")
+        if not index.dtype.is_integer:
+            raise fault("gather", "INDEX.C4", f"an index of {index.dtype}")
+        d = position_dtype(self.numel())
+        total: Self | None = None
+        for j, n in enumerate(self.shape):
+            along = (1,) * j + (-1,) + (1,) * (self.ndim - j - 1)
+            t = index._wrapped(n, d).cast(d) if j == k else self.of(arange(index.shape[j], d)).reshape(along)
+            total = t if total is None else total * n + t
+        assert total is not None
+        return self.of(B.at(self.flatten().uop, total.reshape(-1).uop)).reshape(index.shape)
+
+    def one_hot(self, num_classes: int) -> Self:
+        """int32 (..., num_classes): 1 at the position that each element names, nowhere for one out of range."""
+        if not self.dtype.is_integer:
+            raise fault("one_hot", "INDEX.C4", f"an index of {self.dtype}")
+        d = self.dtype if self.dtype.bits >= 32 else dt.int32
+        return (self.cast(d).unsqueeze(-1).eq(self.of(arange(num_classes, d)))).cast(dt.int32)
+
+
+def _indexed(axis: int, rank: int, cut: _Cut) -> tuple[Step, ...]:
+    """The elements of a cut, without its order: the axis brought to the front, indexed, and brought back."""
+    order = (axis, *(k for k in range(rank) if k != axis))
+    back = tuple(order.index(k) for k in range(rank))
+    positions = B.add(B.mul(arange(cut.many), cut.step), cut.start)
+    return Step(Op.PERMUTE, (), PermuteArg(order)), Step(Op.INDEX, (positions,), None), Step(Op.PERMUTE, (), PermuteArg(back))
+
+
+def position_dtype(elements: int) -> DType:
+    """What holds every position of so many elements."""
+    return dt.int32 if elements <= dt.int32.max else dt.int64

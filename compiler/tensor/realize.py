@@ -1,0 +1,171 @@
+"""Realization: from lazy graphs to arrays, through a runner that someone else installs.
+
+`capture` turns nodes of the front end into a closed TENSOR graph and its inputs. Buffers become Params numbered in order of first
+use, so graphs of one structure are one node whatever data they carry, and each is compiled once per backend. `install` sets the
+runner (`uops.backends.api` does); `use` names the backend of a block.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from uops.spec import build as B
+from uops.spec.errors import SpecError
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+from uops.spec.result import Result
+
+DEFAULT_BACKEND = "llvm"
+#: Programs kept per thread, the least recently used dropped first.
+CACHE_SIZE = 256
+
+#: A compiled graph on arrays by key, and what makes one from a graph and the name of a backend.
+Program = Callable[[Mapping[str, Any]], Result]
+Runner = Callable[[UOp, str], Program]
+_BODIED = frozenset({Op.FUNCTION, Op.CALL})
+
+
+class Captured(NamedTuple):
+    """A graph without Buffers that hold data, and the arrays of its Params; what every runner and the interpreter take."""
+
+    graph: UOp
+    inputs: dict[str, Any]
+
+
+class _State:
+    runner: Runner | None = None
+    generation = 0
+
+
+_backend: contextvars.ContextVar[str] = contextvars.ContextVar("uops_backend", default=DEFAULT_BACKEND)
+_tracing: contextvars.ContextVar[str] = contextvars.ContextVar("uops_tracing", default="")
+_local = threading.local()
+
+
+def install(runner: Runner) -> None:
+    """Let `runner` compile from now on; programs of an earlier one are forgotten."""
+    _State.runner = runner
+    _State.generation += 1
+
+
+@contextmanager
+def use(backend: str) -> Iterator[None]:
+    """Realize on the backend of that name inside the block, unless a call names another."""
+    token = _backend.set(backend)
+    try:
+        yield
+    finally:
+        _backend.reset(token)
+
+
+@contextmanager
+def tracing(name: str) -> Iterator[None]:
+    """A @function is being traced: nothing may be realized (its second step runs without device work)."""
+    token = _tracing.set(name)
+    try:
+        yield
+    finally:
+        _tracing.reset(token)
+
+
+def compute(nodes: Sequence[UOp], backend: str | None) -> list[tuple[Any, bool]]:
+    """The array of each node, by one program, and whether the node depends on no data."""
+    if _tracing.get():
+        raise SpecError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
+    state = _Capture()
+    closed = [state.closed(u) for u in nodes]
+    values = _program(_packed(closed), backend or _backend.get())(state.inputs).values
+    return [(value, c is u) for value, c, u in zip(values, closed, nodes, strict=True)]
+
+
+def _packed(nodes: Sequence[UOp]) -> UOp:
+    return nodes[0] if len(nodes) == 1 else B.tuple_(*nodes)
+
+
+def _program(graph: UOp, backend: str) -> Program:
+    """The compiled graph, from this thread's cache: a program of some backends serves one thread."""
+    if _State.runner is None:
+        raise SpecError("no runner is installed: import uops.backends.api, or take Tensor from uops")
+    cache: OrderedDict[tuple[UOp, str, int], Program] = _local.__dict__.setdefault("programs", OrderedDict())
+    key = graph, backend, _State.generation
+    found = cache.get(key)
+    if found is None:
+        found = cache[key] = _State.runner(graph, backend)
+        if len(cache) > CACHE_SIZE:
+            cache.popitem(last=False)
+    else:
+        cache.move_to_end(key)
+    return found
+
+
+def capture(*values: Any) -> Captured:
+    """The graph of Tensors or nodes: one value, or a Tuple of several; values realized before are inputs."""
+    if not values:
+        raise SpecError("capture needs at least one Tensor")
+    state = _Capture()
+    return Captured(_packed([state.closed(getattr(v, "uop", v)) for v in values]), state.inputs)
+
+
+class _Capture:
+    """One graph in the making: `done` maps a node of the front end to its closed form."""
+
+    def __init__(self) -> None:
+        from uops.compiler.tensor.storage import array_of, is_stand_in, known  # NumPy, which naming a backend does not need
+
+        self.array_of, self.known, self.is_stand_in = array_of, known, is_stand_in
+        self.inputs: dict[str, Any] = {}
+        self.done: dict[UOp, UOp] = {}
+        self.fresh = 0
+
+    def closed(self, root: UOp) -> UOp:
+        """`root` in terms of Params; iterative, and the bodies of Functions are not entered: they are closed already (R64)."""
+        stack: list[tuple[UOp, tuple[UOp, ...] | None]] = [(root, None)]
+        while stack:
+            u, sources = stack.pop()
+            if u in self.done:
+                continue
+            if sources is None:
+                sources = self.below(u)
+                stack.append((u, sources))
+                stack.extend((s, None) for s in reversed(sources) if s not in self.done)
+            else:
+                self.done[u] = self.made(u, sources)
+        return self.done[root]
+
+    def below(self, u: UOp) -> tuple[UOp, ...]:
+        """What is to be closed before `u`: the leaf that holds its value, or its sources."""
+        if u.op in _BODIED:
+            return u.src[1:]
+        twin = self.known(u)
+        return u.src if twin is None else (twin,)
+
+    def made(self, u: UOp, sources: tuple[UOp, ...]) -> UOp:
+        if u.op is Op.BUFFER:
+            return self.memory(u)
+        if u.op is Op.PARAM:
+            raise SpecError(f"Param {u.arg.slot} is free in the graph of a Tensor: it has no value")
+        closed = tuple(self.done[s] for s in sources)
+        if u.op in _BODIED:
+            closed = (u.src[0], *closed)
+        elif sources is not u.src:
+            return closed[0]
+        return u if closed == u.src else u.replace(src=closed)
+
+    def memory(self, u: UOp) -> UOp:
+        """A Param for data; memory that the program itself fills keeps its Buffer, numbered by order."""
+        array = self.array_of(u)
+        if array is None:
+            if self.is_stand_in(u):
+                raise SpecError(
+                    "a Tensor computed inside a @function left it otherwise than by return: it has no value outside (R64)"
+                )
+            self.fresh += 1
+            return B.buffer(u.arg.size, u.arg.dtype, u.arg.device, u.arg.addrspace, unique=self.fresh)
+        slot = len(self.inputs)
+        self.inputs[f"p{slot}"] = array
+        return B.param(slot, (u.arg.size,), u.arg.dtype)

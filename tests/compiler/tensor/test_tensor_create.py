@@ -1,0 +1,118 @@
+"""Creation: constants and sequences are NumPy's, random numbers are Threefry's and lie where they should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops import SpecError, Tensor
+from uops.compiler.tensor import capture
+
+Fn = Callable[..., Any]
+
+# fmt: off
+SEQUENCES: dict[str, tuple[Fn, Any]] = {
+    "arange":          (lambda: Tensor.arange(7),                        np.arange(7, dtype="i4")),
+    "arange_from":     (lambda: Tensor.arange(2, 9),                     np.arange(2, 9, dtype="i4")),
+    "arange_step":     (lambda: Tensor.arange(10, 0, -3),                np.arange(10, 0, -3, dtype="i4")),
+    "arange_float":    (lambda: Tensor.arange(0.0, 1.0, 0.25),           np.arange(0, 1, .25, "f4")),
+    "arange_cast":     (lambda: Tensor.arange(5, dtype="float64"),       np.arange(5, dtype="f8")),
+    "arange_long":     (lambda: Tensor.arange(4, dtype="int64"),         np.arange(4, dtype="i8")),
+    "arange_byte":     (lambda: Tensor.arange(4, dtype="uint8"),         np.arange(4, dtype="u1")),
+    "arange_empty":    (lambda: Tensor.arange(3, 1),                     np.arange(0, dtype="i4")),
+    "linspace":        (lambda: Tensor.linspace(-1, 1, 5),               np.linspace(-1, 1, 5, dtype="f4")),
+    "linspace_one":    (lambda: Tensor.linspace(3, 4, 1),                np.array([3], "f4")),
+    "full":            (lambda: Tensor.full((2, 3), 4),                  np.full((2, 3), 4, "i4")),
+    "full_bool":       (lambda: Tensor.full(2, True),                    np.full(2, True)),
+    "full_typed":      (lambda: Tensor.full((), 2.5, "float16"),         np.full((), 2.5, "f2")),
+    "zeros":           (lambda: Tensor.zeros(2, 0, 3),                   np.zeros((2, 0, 3), "f4")),
+    "ones":            (lambda: Tensor.ones((2, 2), dtype="int8"),       np.ones((2, 2), "i1")),
+    "zeros_like":      (lambda: Tensor([[1, 2]]).zeros_like(),           np.zeros((1, 2), "i4")),
+    "ones_like":       (lambda: Tensor([1]).ones_like(dtype="float32"),  np.ones(1, "f4")),
+    "full_like":       (lambda: Tensor([1.0]).full_like(7),              np.full(1, 7, "f4")),
+    "eye":             (lambda: Tensor.eye(3),                           np.eye(3, dtype="f4")),
+    "eye_wide":        (lambda: Tensor.eye(2, 4),                        np.eye(2, 4, dtype="f4")),
+    "eye_tall":        (lambda: Tensor.eye(4, 2, dtype="int32"),         np.eye(4, 2, dtype="i4")),
+    "eye_empty":       (lambda: Tensor.eye(0, 2),                        np.eye(0, 2, dtype="f4")),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences_are_numpys(name: str, agree: Any) -> None:
+    made, want = SEQUENCES[name]
+    agree(made(), want, 1)
+
+
+def words(seed: int, first: int, count: int) -> Any:
+    """Threefry2x32 with 20 rounds on NumPy's integers (Salmon et al. 2011): 64-bit results of successive counters."""
+    counter = (np.arange(count, dtype=np.uint64) + np.uint64(first)).view(np.uint32).reshape(-1, 2)
+    x0, x1 = counter[:, 0].copy(), counter[:, 1].copy()
+    k = [np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32)]
+    k.append(k[0] ^ k[1] ^ np.uint32(0x1BD11BDA))
+    rotations = (13, 15, 26, 6, 17, 29, 16, 24)
+    x0, x1 = x0 + k[0], x1 + k[1]
+    for r in range(20):
+        x0 = x0 + x1
+        s = np.uint32(rotations[r % 8])
+        x1 = (x1 << s | x1 >> (np.uint32(32) - s)) ^ x0
+        if r % 4 == 3:
+            j = r // 4 + 1
+            x0, x1 = x0 + k[j % 3], x1 + k[(j + 1) % 3] + np.uint32(j)
+    return np.stack([x0, x1], 1).reshape(-1)
+
+
+def test_rand_is_the_top_bits_of_threefry(agree: Any) -> None:
+    Tensor.manual_seed(12345678901)
+    first, second = Tensor.rand(3, 3), Tensor.rand(4, dtype="float16")
+    bits = words(12345678901, 0, 5), words(12345678901, 5, 2)
+    agree(first, ((bits[0][:9] >> 8) * np.float32(2**-24)).astype("f4").reshape(3, 3), 0)
+    agree(second, ((bits[1][:4] >> 21) * np.float32(2**-11)).astype("f2"), 0)
+
+
+def test_equal_seeds_give_equal_numbers_and_calls_differ() -> None:
+    Tensor.manual_seed(1)
+    a, b = Tensor.rand(8), Tensor.rand(8)
+    Tensor.manual_seed(1)
+    again = Tensor.rand(8)
+    assert a.tolist() == again.tolist() != b.tolist()
+
+
+def test_calls_of_one_shape_have_one_graph() -> None:
+    assert capture(Tensor.rand(5)).graph is capture(Tensor.rand(5)).graph
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_rand_lies_in_its_interval_and_fills_it(dtype: str) -> None:
+    Tensor.manual_seed(3)
+    x = Tensor.rand(400, dtype=dtype).numpy().astype("f8")
+    assert 0 <= x.min() < 0.02 and 0.98 < x.max() < 1
+    assert abs(x.mean() - 0.5) < 4 / np.sqrt(12 * 400)
+
+
+def test_normal_uniform_and_integer_numbers_have_their_moments() -> None:
+    Tensor.manual_seed(4)
+    n = Tensor.randn(500).numpy()
+    assert abs(n.mean()) < 0.2 and abs(n.std() - 1) < 0.2 and np.isfinite(n).all()
+    u = Tensor.uniform(200, low=-3, high=-1).numpy()
+    assert -3 <= u.min() < -2.9 and -1.1 < u.max() <= -1
+    i = Tensor.randint(300, low=-2, high=3).numpy()
+    assert set(i.tolist()) == {-2, -1, 0, 1, 2} and i.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Tensor.rand(2, dtype="int32"), "dtype int32 is no float"),
+        (lambda: Tensor.randint(2, low=3, high=3), "low 3 and high 3"),
+        (lambda: Tensor.arange(1, 2, 0), "a step of 0"),
+        (lambda: Tensor.full((2, -1), 0), r"Tensor.full: shape \(2, -1\) \[EXPAND.C5"),
+        (lambda: Tensor.zeros(1, dtype="complex64"), "'complex64' is no dtype of a Tensor"),
+    ],
+)
+def test_mistakes_are_named(call: Fn, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        call()
