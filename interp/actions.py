@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,20 +15,19 @@ from uops.interp.movement import MOVES, SHAPED, operand_sources
 from uops.interp.reduce import reduce
 from uops.interp.rounding import CASTS
 from uops.interp.scope import VOID, WAIT, Cell, Scope
-from uops.interp.storage import NUMPY, Array, check_variable, constant, validated, variable
+from uops.interp.storage import NUMPY, Array, check_variable, settle, validated, variable
 from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
+from uops.spec.node import UNSET, UOp
 from uops.spec.ops import MARKERS, Op
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from uops.interp.machine import Machine
 
 #: (machine, scope, node, its evaluated sources) -> cell.
 Action = Callable[["Machine", Scope, UOp, Sequence[UOp]], Cell]
 _ndarray = np.ndarray
+_INDEX = dt.index
 
 
 def _values(m: Machine, scope: Scope, sources: Sequence[UOp]) -> list[Array]:
@@ -36,7 +36,8 @@ def _values(m: Machine, scope: Scope, sources: Sequence[UOp]) -> list[Array]:
 
 
 def _const(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    return constant(u.arg.value, u.arg.dtype)
+    a = u.arg
+    return settle(a.value) if a.dtype is _INDEX else np.array(a.value, NUMPY[a.dtype])
 
 
 def _binary(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
@@ -44,10 +45,15 @@ def _binary(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
 
 
 def _cast(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    return CASTS[sources[0].dtype, u.arg.dtype](m.read(scope.cells[sources[0]]))
+    source = sources[0]
+    cell, d = scope.cells[source], source._dtype
+    convert = CASTS[source.dtype if d is UNSET else d, u.arg.dtype]
+    return convert(cell if cell.__class__ is _ndarray else m.read(cell))
 
 
 def _reduce(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    if len(u.src) > 1:
+        return _loops(m, scope, u, sources)
     return reduce(u, m.read(scope.cells[sources[0]]))
 
 
@@ -55,18 +61,23 @@ def _same(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     return m.read(scope.cells[sources[0]])
 
 
-def _move(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+def _mover(op: Op) -> Action:
     """A view of a reference stays a reference, where it is injective (R51)."""
-    if not sources:
-        return np.zeros(0, np.int64)  # the shape () as a value (R40)
-    cell = scope.cells[sources[0]]
-    more = _values(m, scope, sources[1:]) if len(sources) > 1 else []
-    if cell.__class__ is Ref:
-        ref = memory.view(u, cell, more, scope)
-        if ref is not None:
-            return ref
-        cell = m.read(cell)
-    return MOVES[u.op](u, cell, more)
+    move, view = MOVES[op], memory.VIEWS.get(op)
+
+    def action(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+        if not sources:
+            return np.zeros(0, np.int64)  # the shape () as a value (R40)
+        cell = scope.cells[sources[0]]
+        more: Sequence[Array] = _values(m, scope, sources[1:]) if len(sources) > 1 else ()
+        if cell.__class__ is not _ndarray:
+            ref = view(u, cell, more, scope) if view is not None and cell is not VOID else None
+            if ref is not None:
+                return ref
+            cell = m.read(cell)
+        return move(u, cell, more)
+
+    return action
 
 
 def _buffer(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
@@ -161,6 +172,8 @@ def _function(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
 def _call(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """Run the body once; every access inside belongs to the Call."""
     body = u.src[0]
+    if body.op is Op.CUSTOM_FUNCTION or bridge().is_kernel(body):
+        return bridge().run_call(m, scope, u)
     inner = scope.inner.get(u)
     if inner is None:
         base = scope.base
@@ -231,18 +244,35 @@ def _void(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     return VOID
 
 
+def _loops(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """The loops that an End or Reduce closes."""
+    return bridge().run_region(m, scope, u, sources)
+
+
+class Foreign(SpecError):
+    """The graph is no tensor graph: it has an op that only kernels or the second document's dialect have."""
+
+
 def foreign(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    raise SpecError(f"{u.op.name} is not in the TENSOR dialect")
+    raise Foreign(f"{u.op.name} is not in the TENSOR dialect")
+
+
+@cache
+def bridge() -> Any:
+    """What runs kernels, which a graph without one never loads."""
+    from uops.interp.kernel import bridge
+
+    return bridge
 
 
 # fmt: off
 #: Every op of the TENSOR dialect that is not in `KERNELS`.
 ACTIONS: dict[Op, Action] = {
     Op.PARAM: _param, Op.BUFFER: _buffer, Op.CONST: _const, Op.BINARY: _binary,
-    **dict.fromkeys(MOVES, _move),
+    **{op: _mover(op) for op in MOVES},
     Op.REDUCE: _reduce, Op.CAST: _cast,
     Op.FUNCTION: _function, Op.CALL: _call, Op.TUPLE: _void, Op.GETTUPLE: _gettuple,
-    Op.LOAD: _load, Op.STORE: _store,
+    Op.LOAD: _load, Op.STORE: _store, Op.END: _loops,
     Op.AFTER: _after, Op.GROUP: _void, Op.SINK: _void,
     **dict.fromkeys(MARKERS, _same),
 }
@@ -253,12 +283,22 @@ MEANING: dict[Op, Any] = {**KERNELS, **ACTIONS}
 Find = Callable[[UOp], tuple[UOp, ...]]
 
 
-def _no_sources(u: UOp) -> tuple[UOp, ...]:
+def no_sources(u: UOp) -> tuple[UOp, ...]:
     return ()
 
 
 def _arguments(u: UOp) -> tuple[UOp, ...]:
     return u.src[1:]
+
+
+def _loop_leaves(u: UOp) -> tuple[UOp, ...]:
+    """What stands outside of the loops that `u` closes."""
+    leaves: tuple[UOp, ...] = bridge().region_leaves(u)
+    return leaves
+
+
+def _reduced(u: UOp) -> tuple[UOp, ...]:
+    return u.src if len(u.src) == 1 else _loop_leaves(u)
 
 
 def _element(u: UOp) -> tuple[UOp, ...]:
@@ -270,8 +310,10 @@ def _element(u: UOp) -> tuple[UOp, ...]:
 #: Function are evaluated in their own scopes.
 SOURCES: dict[Op, Find] = {
     **dict.fromkeys(SHAPED, operand_sources),
-    Op.PARAM: _no_sources,
-    Op.FUNCTION: _no_sources,
+    Op.PARAM: no_sources,
+    Op.FUNCTION: no_sources,
     Op.CALL: _arguments,
     Op.GETTUPLE: _element,
+    Op.END: _loop_leaves,
+    Op.REDUCE: _reduced,
 }

@@ -11,21 +11,25 @@ from typing import Any
 import numpy as np
 
 from uops.interp import memory
-from uops.interp.actions import ACTIONS, SOURCES, Action, Find, foreign
+from uops.interp.actions import ACTIONS, SOURCES, Action, Find, Foreign, foreign, no_sources
 from uops.interp.checks import check_value
-from uops.interp.elementwise import KERNELS, Row
+from uops.interp.elementwise import KERNELS
 from uops.interp.memory import Ref, Storage, describe
 from uops.interp.scope import VOID, WAIT, Cell, Scope
 from uops.interp.storage import NUMPY, Array, validated
 from uops.spec import dtypes as dt
-from uops.spec.errors import Crash, SpecError, UopsError
-from uops.spec.node import UOp
+from uops.spec.args import AddrSpace
+from uops.spec.errors import Crash, SpecError, Unsupported, UopsError
+from uops.spec.node import UNSET, UOp
 from uops.spec.ops import Op
+from uops.spec.resources import excess, nbytes
 
 _ndarray = np.ndarray
-#: What an ill-formed node makes Python raise.
-_PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError)
+#: What an ill-formed node, or one that is too large, makes Python raise.
+_PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, MemoryError)
 _BUFFER, _AFTER = Op.BUFFER, Op.AFTER  # a member is slow to reach through its class
+#: What a scalar of each dtype is made an array of; an index may be a Python integer of any size.
+_ASARRAY = {**NUMPY, dt.index: None}
 _COUNT = max(op.value for op in Op) + 1
 _KERNELS: list[Any] = [None] * _COUNT
 _ACTIONS: list[Action] = [foreign] * _COUNT
@@ -37,7 +41,12 @@ for _op in Op:
 
 
 class Machine:
-    """One run. `storages` holds the memory of every Buffer and free Param met so far."""
+    """One run. `storages` holds the memory of every Buffer and free Param met so far; `schedule` and `lanes` are for its kernels,
+    and `launches` is what these keep."""
+
+    schedule: int | None = None
+    lanes = False
+    launches: Any = None
 
     def __init__(self, inputs: Mapping[str, Any], check: bool) -> None:
         self.inputs = inputs
@@ -88,7 +97,7 @@ class Machine:
             elif sources := u.src:
                 find = _SOURCES[u.op._value_]
                 if find is not None:
-                    sources = find(u)
+                    sources = () if find is no_sources else find(u)
                 ready = True
                 for s in sources:
                     if s not in cells:
@@ -98,10 +107,24 @@ class Machine:
                         push(s)
                 if not ready:
                     continue
-            number = u.op._value_
-            kernels = _KERNELS[number]
+            kernels = _KERNELS[number := u.op._value_]
             if kernels is not None:
-                cell = self._compute(kernels, cells, sources)
+                first = sources[0]
+                a, d = cells[first], first._dtype
+                kernel = kernels[first.dtype if d is UNSET else d]
+                if a.__class__ is not _ndarray:
+                    a = self.read(a)
+                if len(sources) == 1:
+                    cell = kernel(a)
+                else:
+                    b = cells[sources[1]]
+                    if b.__class__ is not _ndarray:
+                        b = self.read(b)
+                    if len(sources) == 2:
+                        cell = kernel(a, b)
+                    else:
+                        rest = [c if (c := cells[s]).__class__ is _ndarray else self.read(c) for s in sources[2:]]
+                        cell = kernel(a, b, *rest)
             else:
                 cell = _ACTIONS[number](self, scope, u, sources)
                 if cell is WAIT:
@@ -112,25 +135,12 @@ class Machine:
                 if check:
                     check_value(u, cell, self, scope)
             elif cell is not VOID and cell.__class__ is not Ref:  # a NumPy scalar
-                cell = np.asarray(cell, None if u.dtype is dt.index else NUMPY[u.dtype])
+                cell = np.asarray(cell, _ASARRAY[u.dtype])
                 if check:
                     check_value(u, cell, self, scope)
             cells[u] = cell
             pop()
         self.frames.pop()
-
-    def _compute(self, kernels: Row, cells: dict[UOp, Cell], sources: tuple[UOp, ...]) -> Any:
-        """An elementwise kernel on the values of one, two or three sources."""
-        first = sources[0]
-        kernel, a = kernels[first.dtype], cells[first]
-        if a.__class__ is not _ndarray:
-            a = self.read(a)
-        if len(sources) == 1:
-            return kernel(a)
-        b = cells[sources[1]]
-        if b.__class__ is not _ndarray:
-            b = self.read(b)
-        return kernel(a, b) if len(sources) == 2 else kernel(a, b, *[self.read(cells[s]) for s in sources[2:]])
 
     def shape(self, scope: Scope, u: UOp) -> tuple[Any, ...]:
         """The derived shape, its symbolic extents evaluated in `scope` (R48)."""
@@ -150,13 +160,12 @@ class Machine:
             return cell
         if cell is VOID:
             raise SpecError("a void node is used as a value")
-        if cell.value is None:
-            self._load(cell)
-        return cell.value  # type: ignore[no-any-return]
+        value = cell.value
+        return self._load(cell) if value is None else value
 
-    def _load(self, ref: Ref) -> None:
+    def _load(self, ref: Ref) -> Array:
         storage = ref.storage
-        value = storage.data if ref.parent is None and storage.ready is None else memory.fetch(ref)
+        value = memory.look(ref) if storage.ready is None and not ref.risky else memory.fetch(ref)
         bit = ref.bit = self.clock
         self.clock = bit + 1
         if storage.write_bits:
@@ -167,6 +176,7 @@ class Machine:
         if self.check:
             check_value(ref.node, value, self, ref.scope)
         ref.value = value
+        return value
 
     def _ordered_read(self, ref: Ref, storage: Storage, bit: int) -> None:
         """Log a read of a storage that was written; mostly the Afters on the path name every write, and no search is needed."""
@@ -240,8 +250,10 @@ class Machine:
             return Storage(key, validated(key, given, a.dtype, shape), None)
         if u.op is not _BUFFER:
             raise SpecError(f"input {key!r} is missing: {a.dtype} of shape {self.shape(self.root, u)}")
+        if a.addrspace is not AddrSpace.GLOBAL:
+            raise Foreign(f"a {a.addrspace.name} Buffer is not in the TENSOR dialect")
         data = np.zeros(u.shape, NUMPY[a.dtype])
-        return Storage(key, data, np.zeros(data.nbytes, bool))
+        return Storage(key, data, np.zeros(data.shape, f"u{data.itemsize}"))
 
 
 def _passes_on(cell: Cell, u: UOp) -> bool:
@@ -256,6 +268,9 @@ def _explained(u: UOp, e: Exception) -> Exception:
         _ = u.dtype, u.shape, u.min_max
     except UopsError as found:
         return found
+    why = excess(nbytes(u.dtype, u.shape))
+    if why or isinstance(e, MemoryError):
+        return Unsupported(f"{describe(u)} of shape {u.shape}: {why or e or 'out of memory'}", "interp")
     kernels = KERNELS.get(u.op)
     if kernels is not None and u.src and u.src[0].dtype not in kernels:
         return SpecError(f"{describe(u)} is not defined on {u.src[0].dtype} (R09, R10)")

@@ -14,14 +14,16 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from uops.compiler.log import note
 from uops.compiler.passes.hazards import protect
 from uops.compiler.passes.views import base
+from uops.compiler.place import untranslatable
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
-from uops.spec.errors import CompileError, SpecError
+from uops.spec.errors import SpecError
 from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
 
@@ -39,17 +41,22 @@ class Output(NamedTuple):
 def callify(root: UOp) -> UOp:
     """The one Call that does what `root` says."""
     resolved = resolve(root)
-    targets = iter(_fresh(resolved))
+    targets = iter(_fresh(root, resolved))
     effects = [_store(next(targets), v) if v.dtype is not dt.void else v for v in _items(resolved)]
     body = B.sink(*effects)
+    note("store", resolved, body, {v: (v, effect) for v, effect in zip(_items(resolved), effects)})
     params, arguments = _arguments(body)
-    body = protect(substitute(body, params))
-    return UOp(Op.CALL, (body, *arguments), CallArg(written=written(body)))
+    stateless = substitute(body, params)
+    note("arguments", body, stateless, params)
+    body = protect(stateless)
+    called = UOp(Op.CALL, (body, *arguments), CallArg(written=written(body)))
+    note("store", root, called, {v: base(effect.src[0]) for v, effect in zip(_items(resolved), effects) if effect is not v})
+    return called
 
 
 def outputs(root: UOp) -> tuple[Output, ...]:
     """The values of `root` in order, each with the Buffer in which `callify(root)` leaves it."""
-    return _fresh(resolve(root))
+    return _fresh(root, resolve(root))
 
 
 def resolve(root: UOp) -> UOp:
@@ -57,28 +64,34 @@ def resolve(root: UOp) -> UOp:
     done: dict[UOp, UOp] = {}
     for u in toposort(root):
         src = tuple(done[s] for s in u.src)
-        done[u] = _resolve(u, src)
+        done[u] = _resolve(u, src, root)
+    note("resolve", root, done[root], done)
     return done[root]
 
 
-def _resolve(u: UOp, src: tuple[UOp, ...]) -> UOp:
+def _resolve(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
     if u.op in (Op.FUNCTION, Op.CALL):
-        return _apply(u, src)
+        return _apply(u, src, root)
     if u.op is Op.GETTUPLE:
         element: UOp = src[0].src[u.arg.index]
         return element
     if u.op in _DROPPED:
         return src[0]
     if isinstance(u.device, tuple):
-        raise CompileError(f"{u!r} is on the devices {u.device}: the compiler takes graphs of one device")
+        raise untranslatable(
+            "Lowering Pipeline/Callify",
+            u,
+            f"on the devices {', '.join(u.device)}, but the compiler takes graphs of one device",
+            root,
+        )
     return u if src == u.src else u.replace(src=src)
 
 
-def _apply(u: UOp, src: tuple[UOp, ...]) -> UOp:
+def _apply(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
     """The body with each Param k replaced by argument k; of a Call, the Group of its effects."""
     body, arguments = src[0], src[1:]
     if body.op in (Op.CUSTOM_FUNCTION, Op.PROGRAM):
-        raise CompileError(f"cannot look into a Call of {body.op.name}")
+        raise untranslatable("R63 (Call)", u, f"its body is a {body.op.name}, which the compiler cannot look into", root)
     slots = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot is not None]
     missing = [p.arg.slot for p in slots if p.arg.slot >= len(arguments)]
     if missing:
@@ -105,7 +118,7 @@ def extent(d: Dim) -> int:
         return int(d)
     bounds = d.min_max
     if bounds is None or math.isinf(bounds[1]):
-        raise CompileError(f"dimension {d!r} has no upper bound (R48)")
+        raise untranslatable("R48 (symbolic sizes)", d, f"an extent needs an upper bound, got {bounds}")
     return max(0, int(bounds[1]))
 
 
@@ -118,9 +131,10 @@ def highest_unique(nodes: Iterable[UOp]) -> int:
     return max((u.arg.unique for u in nodes if u.op is Op.BUFFER), default=0)
 
 
-def _fresh(resolved: UOp) -> tuple[Output, ...]:
-    """A new Buffer per value, numbered after those of the graph, so that one graph has one translation."""
-    first = highest_unique(toposort(resolved)) + 1
+def _fresh(root: UOp, resolved: UOp) -> tuple[Output, ...]:
+    """A new Buffer per value, numbered after those of the graph, unused ones too, so that one graph has one translation and no key
+    stands for two."""
+    first = highest_unique(toposort(root)) + 1
     values = [v for v in _items(resolved) if v.dtype is not dt.void]
     return tuple(Output(_buffer(v, first + k), v.shape, v.dtype) for k, v in enumerate(values))
 

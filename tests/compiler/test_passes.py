@@ -8,8 +8,7 @@ import pytest
 from uops.compiler import Config, lower, outputs
 from uops.compiler.linear import number
 from uops.compiler.passes.accumulate import accumulate, identity
-from uops.compiler.passes.callify import callify, resolve
-from uops.compiler.passes.expand import expand
+from uops.compiler.passes.callify import callify, outputs, resolve
 from uops.compiler.passes.linearize import instructions
 from uops.compiler.passes.plan import ALIGNMENT, lifetimes, plan
 from uops.compiler.passes.rangeify import rangeify
@@ -20,7 +19,6 @@ from uops.compiler.rules import VALUES
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
 from uops.spec.errors import CompileError, SpecError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
@@ -195,12 +193,6 @@ def test_a_deep_chain_is_lowered_without_recursion(pyref: Any) -> None:
 # Expand, selection
 
 
-def test_expand_refuses_axes_that_it_does_not_lower() -> None:
-    r = b.range_(4, 0, AxisType.UPCAST)
-    with pytest.raises(CompileError, match="axis 0 is UPCAST"):
-        expand(b.sink(b.end(b.store(b.at(b.param(0, (4,), dt.int32), r), b.const(1)), r)))
-
-
 @pytest.mark.parametrize(
     ("op", "d", "value"),
     [
@@ -334,3 +326,10 @@ def test_memory_that_the_caller_sees_keeps_its_place(pyref: Any) -> None:
     graph = b.assign(a, b.flip(a, (True,)))
     planned = lower(graph, pyref, upto="plan", config=VERIFY)
     assert {u.arg.unique for u in toposort(planned) if u.op is Op.BUFFER} >= {1, outputs(graph)[0].buffer.arg.unique}
+
+
+def test_an_output_shares_its_number_with_no_buffer_of_the_graph() -> None:
+    unused = b.buffer(4, dt.float32, unique=7)
+    body = b.tuple_(b.param(0, (4,), dt.float32), b.param(1, (4,), dt.float32))
+    root = b.get(b.function(body, b.buffer(4, dt.float32, unique=1), unused), 0)
+    assert outputs(root)[0].buffer.arg.unique == 8

@@ -1,0 +1,1 @@
+"""What a kernel means: loops, lanes, workgroups, and the memory they share."""

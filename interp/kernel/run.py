@@ -1,0 +1,45 @@
+"""`run_kernel`: run the loops of a kernel on the memory and the values that its caller supplies.
+
+It asks the vectorised machine first, which either gives the whole outcome or gives up, and then the per-lane machine, which is the
+definition: it decides what a kernel means, and names its faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from uops.interp.kernel import vector
+from uops.interp.kernel.lanes import Machine, Operand
+from uops.interp.kernel.launch import launched
+from uops.interp.kernel.memory import Window
+from uops.interp.kernel.shuffle import shuffled
+from uops.interp.kernel.structure import Kernel
+from uops.interp.storage import Array
+from uops.spec.node import UOp
+
+
+@np.errstate(all="ignore")
+def run_kernel(
+    kernel: Kernel,
+    operands: Mapping[UOp, Operand],
+    *,
+    check: bool = True,
+    schedule: int | None = None,
+    lanes: bool = False,
+) -> Array | None:
+    """Run `kernel`; gives the value of its root, if it has one, and changes the Spaces of `operands` in place.
+
+    `schedule` is a seed that draws an order for all that is unordered; `lanes` asks for the per-lane machine. Raises Trap,
+    SpecError and Unsound.
+    """
+    if schedule is None and not lanes:
+        plain = {u: x for u, x in operands.items() if not isinstance(x, Window)}
+        attempt = vector.attempt(kernel, plain, check) if len(plain) == len(operands) else None
+        if attempt is not None:
+            return attempt.commit()
+    ready = launched(kernel)
+    if schedule is not None:
+        ready = shuffled(ready, schedule)
+    return Machine(ready, operands, check, schedule).run()

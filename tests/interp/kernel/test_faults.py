@@ -1,0 +1,261 @@
+"""The faults of a kernel name both places; the twin of each without the fault runs, and all schedules agree on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace
+from uops.spec.axes import AxisType
+from uops.spec.errors import Trap
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+from uops.spec.result import Result
+
+I32 = dt.int32
+Agree = Callable[..., Result]
+Fault = Callable[..., str]
+UNORDERED = [t for t in AxisType if t not in (AxisType.PLACEHOLDER, AxisType.LOOP, AxisType.REDUCE)]
+LANES = (AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE)
+
+
+def p(slot: int, n: int, d: dt.DType = I32) -> UOp:
+    return b.param(slot, (n,), d)
+
+
+def zeros(n: int) -> Any:
+    return np.zeros(n, np.int32)
+
+
+def one(target: UOp, at: UOp | int, value: int = 1) -> UOp:
+    return b.store(b.at(target, at), b.const(value, I32))
+
+
+def kernel(*effects: UOp) -> UOp:
+    return b.sink(*effects, name="k")
+
+
+def place(kind: AxisType, axis: int, k: int) -> str:
+    words = "lane" if kind in LANES else "group" if kind in (AxisType.GLOBAL, AxisType.THREAD) else "iteration"
+    return f"{words} (axis {axis}={k})"
+
+
+# Races between items
+
+
+def test_two_unordered_stores_race(fault: Fault, agree: Agree) -> None:
+    first, second = one(p(0, 4), 2), one(p(0, 4), 2)
+    assert first is second
+    second = b.store(b.at(p(0, 4), 2), b.const(1, I32), b.const(True))
+    message = fault(kernel(first, second), {"p0": zeros(4)})
+    assert message == "race on element 2 of p0: STORE and STORE are unordered (R55)"
+    after = b.store(b.at(b.after(p(0, 4), first), 2), b.const(2, I32))
+    assert agree(kernel(after), {"p0": zeros(4)}).buffers["p0"].tolist() == [0, 0, 2, 0]
+
+
+def test_a_load_and_a_store_race(fault: Fault, agree: Agree) -> None:
+    read = b.store(b.at(p(1, 1), 0), b.load(b.at(p(0, 4), 3)))
+    for root in (kernel(read, one(p(0, 4), 3)), kernel(one(p(0, 4), 3), read)):
+        message = fault(root, {"p0": zeros(4), "p1": zeros(1)})
+        assert "race on element 3 of p0" in message
+        assert "LOAD" in message
+        assert "STORE" in message
+    ordered = b.store(b.at(p(1, 1), 0), b.load(b.at(b.after(p(0, 4), one(p(0, 4), 3)), 3)))
+    assert agree(kernel(ordered), {"p0": zeros(4), "p1": zeros(1)}).buffers["p1"].tolist() == [1]
+
+
+def test_other_elements_do_not_race(agree: Agree) -> None:
+    root = kernel(one(p(0, 4), 1, 5), one(p(0, 4), 2, 6))
+    assert agree(root, {"p0": zeros(4)}).buffers["p0"].tolist() == [0, 5, 6, 0]
+
+
+def test_equal_values_race_too(fault: Fault) -> None:
+    r = b.range_(2, 1, AxisType.UPCAST)
+    root = kernel(b.end(b.store(b.at(b.after(p(0, 1), r), 0), b.const(1, I32)), r))
+    assert "race on element 0 of p0" in fault(root, {"p0": zeros(1)})
+
+
+# Races between iterations
+
+
+@pytest.mark.parametrize("kind", UNORDERED)
+def test_iterations_of_an_unordered_loop_race(kind: AxisType, fault: Fault) -> None:
+    i = b.range_(4, 3, kind)
+    root = kernel(b.end(b.store(b.at(p(0, 2), b.idiv(i, 2)), b.cast(i, I32)), i))
+    message = fault(root, {"p0": zeros(2)})
+    assert message == f"race on element 0 of p0: STORE of {place(kind, 3, 0)} and STORE of {place(kind, 3, 1)} are unordered (R55)"
+
+
+@pytest.mark.parametrize("kind", [AxisType.LOOP, AxisType.REDUCE])
+def test_iterations_of_an_ordered_loop_do_not(kind: AxisType, agree: Agree) -> None:
+    i = b.range_(4, 3, kind)
+    root = kernel(b.end(b.store(b.at(p(0, 2), b.idiv(i, 2)), b.cast(i, I32)), i))
+    assert agree(root, {"p0": zeros(2)}).buffers["p0"].tolist() == [1, 3]
+
+
+def test_the_outermost_unordered_loop_decides(fault: Fault, agree: Agree) -> None:
+    """Ordered iterations inside of different unordered ones are unordered; the other way round they are ordered."""
+    g, r = b.range_(2, 1, AxisType.GLOBAL), b.range_(2, 2, AxisType.REDUCE)
+    effect = b.store(b.at(b.after(p(0, 2), g, r), 0), b.const(1, I32))
+    message = fault(kernel(b.end(b.end(effect, r), g)), {"p0": zeros(2)})
+    assert "group (axis 1=0)" in message
+    assert "group (axis 1=1)" in message
+    loop, u = b.range_(2, 1, AxisType.LOOP), b.range_(2, 2, AxisType.UPCAST)
+    effect = b.store(b.at(b.after(p(0, 2), loop), u), b.cast(loop, I32))
+    assert agree(kernel(b.end(b.end(effect, u), loop)), {"p0": zeros(2)}).buffers["p0"].tolist() == [1, 1]
+
+
+def test_a_race_names_the_iterations_of_both_sides(fault: Fault) -> None:
+    i, j = b.range_(2, 1, AxisType.LOOP), b.range_(3, 2, AxisType.UNROLL)
+    read = b.load(b.at(p(0, 3), b.sub(2, j)))
+    root = kernel(b.end(b.end(b.store(b.at(b.after(p(0, 3), i), j), read), j), i))
+    message = fault(root, {"p0": zeros(3)})
+    assert message.startswith("race on element ")
+    assert "LOAD of iteration (axis 1=0, axis 2=0)" in message or "STORE of iteration (axis 1=0, axis 2=0)" in message
+
+
+def test_a_reader_of_a_value_that_an_earlier_loop_left_is_ordered(agree: Agree) -> None:
+    i, j = b.range_(4, 1, AxisType.GLOBAL), b.range_(4, 2, AxisType.GLOBAL)
+    end = b.end(b.store(b.at(p(0, 4), i), b.cast(i, I32)), i)
+    other = b.end(b.store(b.at(p(1, 4), j), b.load(b.at(b.after(p(0, 4), end), b.sub(3, j)))), j)
+    assert agree(kernel(other), {"p0": zeros(4), "p1": zeros(4)}).buffers["p1"].tolist() == [3, 2, 1, 0]
+
+
+def test_registers_race_as_all_memory_does(fault: Fault) -> None:
+    u = b.range_(2, 1, AxisType.UNROLL)
+    reg = b.buffer(1, I32, addrspace=AddrSpace.REG, unique=4)
+    effect = b.end(b.store(b.at(b.after(reg, u), 0), b.cast(u, I32)), u)
+    root = kernel(b.store(b.at(p(0, 1), 0), b.load(b.at(b.after(reg, effect), 0))))
+    message = fault(root, {"p0": zeros(1)})
+    assert message.startswith("race on element 0 of reg buffer 4: STORE of iteration (axis 1=0)")
+
+
+def test_a_vector_store_that_names_an_element_twice_is_refused(fault: Fault) -> None:
+    twice = b.at(p(0, 4), b.stack(b.index(1), b.index(2), b.index(1)))
+    root = kernel(b.store(twice, b.stack(*(b.const(k, I32) for k in range(3)))))
+    assert fault(root, {"p0": zeros(4)}) == "STORE writes element 1 of p0 twice (R51, R55)"
+
+
+# Atomic adds
+
+
+def test_atomic_adds_never_race_with_each_other(agree: Agree) -> None:
+    i = b.range_(6, 1, AxisType.GLOBAL)
+    first = UOp(Op.ATOMICADD, (b.at(p(0, 2), b.mod(i, 2)), b.cast(i, I32)))
+    second = UOp(Op.ATOMICADD, (b.at(p(0, 2), 0), b.const(100, I32)))
+    found = agree(kernel(b.end(first, i), second), {"p0": zeros(2)}, schedules=20)
+    assert found.buffers["p0"].tolist() == [106, 9]
+
+
+@pytest.mark.parametrize("other", ["LOAD", "STORE"])
+def test_an_atomic_add_races_with_anything_else(other: str, fault: Fault, agree: Agree) -> None:
+    add = UOp(Op.ATOMICADD, (b.at(p(0, 2), 1), b.const(3, I32)))
+    effects = {"LOAD": b.store(b.at(p(1, 1), 0), b.load(b.at(p(0, 2), 1))), "STORE": one(p(0, 2), 1)}
+    message = fault(kernel(effects[other], add), {"p0": zeros(2), "p1": zeros(1)})
+    assert message == f"race on element 1 of p0: {other} and ATOMICADD are unordered (R55)"
+    again = UOp(Op.ATOMICADD, (b.at(b.after(p(0, 2), effects[other]), 1), b.const(3, I32)))
+    assert agree(kernel(again), {"p0": zeros(2), "p1": zeros(1)}).buffers["p0"].tolist() == [0, 4 if other == "STORE" else 3]
+
+
+def test_float_sums_by_atomic_adds_are_rounded_once() -> None:
+    values = np.array([1e8, 1.0, -1e8, 1.0] * 5, np.float32)
+    i = b.range_(20, 1, AxisType.GLOBAL)
+    add = UOp(Op.ATOMICADD, (b.at(p(0, 1, dt.float32), 0), b.load(b.at(p(1, 20, dt.float32), i))))
+    inputs = {"p0": np.zeros(1, np.float32), "p1": values}
+    found = {run(kernel(b.end(add, i)), inputs, schedule=s).buffers["p0"].item() for s in range(20)}
+    assert found == {10.0}
+
+
+def test_an_atomic_add_to_what_was_never_written_is_a_fault(fault: Fault) -> None:
+    add = UOp(Op.ATOMICADD, (b.at(b.buffer(2, I32, unique=3), 1), b.const(3, I32)))
+    assert fault(kernel(add)) == "ATOMICADD adds to element 1 of b3, which was never written (R61)"
+
+
+# Bounds
+
+
+@pytest.mark.parametrize(("at", "name"), [(4, "4"), (-1, "-1")])
+@pytest.mark.parametrize("access", ["LOAD", "STORE", "ATOMICADD"])
+def test_an_address_out_of_bounds_is_named(access: str, at: int, name: str, fault: Fault) -> None:
+    i = b.range_(2, 5)
+    where = b.at(p(0, 4), b.add(b.mul(i, 0), at))
+    effects = {
+        "LOAD": b.store(b.at(p(1, 2), i), b.load(where)),
+        "STORE": b.store(where, b.const(1, I32)),
+        "ATOMICADD": UOp(Op.ATOMICADD, (where, b.const(1, I32))),
+    }
+    message = fault(kernel(b.end(effects[access], i)), {"p0": zeros(4), "p1": zeros(2)})
+    assert message == f"{access} of iteration (axis 5=0): index {name} is outside of 4 elements of p0 (R45)"
+
+
+def test_an_address_out_of_bounds_that_nobody_accesses_is_no_fault(agree: Agree) -> None:
+    where = b.at(p(0, 4), 9)
+    value = b.load(where, b.const(7, I32), b.const(False))
+    root = kernel(b.store(b.at(p(1, 1), 0), value), b.store(where, b.const(1, I32), b.const(False)))
+    assert agree(root, {"p0": zeros(4), "p1": zeros(1)}).buffers["p1"].tolist() == [7]
+
+
+def test_an_index_of_a_value_traps_at_once(fault: Fault) -> None:
+    value = b.stack(*(b.const(k, I32) for k in range(3)))
+    i = b.range_(4, 1)
+    message = fault(kernel(b.end(b.store(b.at(p(0, 4), i), b.at(value, i)), i)), {"p0": zeros(4)})
+    assert "out of bounds" in message
+    assert "iteration (axis 1=3)" in message
+
+
+# What was never written
+
+
+def test_an_uninitialised_element_is_named(fault: Fault, agree: Agree) -> None:
+    i = b.range_(3, 1)
+    buffer = b.buffer(3, I32, unique=5)
+    end = b.end(b.store(b.at(buffer, i), b.cast(i, I32), b.ne(i, 1)), i)
+    j = b.range_(3, 2)
+    out = b.end(b.store(b.at(p(0, 3), j), b.load(b.at(b.after(buffer, end), j))), j)
+    message = fault(kernel(out), {"p0": zeros(3)})
+    assert message == "LOAD of iteration (axis 2=1) reads element 1 of b5, which was never written (R61)"
+    found = agree(kernel(out), {"p0": zeros(3), "b5": np.full(3, 9, np.int32)})
+    assert found.buffers["p0"].tolist() == [0, 9, 2]
+
+
+def test_a_register_is_uninitialised_in_each_lane(fault: Fault) -> None:
+    lane = b.range_(2, 1, AxisType.LOCAL)
+    reg = b.buffer(1, I32, addrspace=AddrSpace.REG, unique=4)
+    init = b.store(b.at(reg, 0), b.const(1, I32))
+    effect = b.store(b.at(p(0, 2), lane), b.load(b.at(b.after(reg, init, lane), 0)))
+    message = fault(kernel(b.end(effect, lane)), {"p0": zeros(2)})
+    assert message == "LOAD of lane (axis 1=0) reads element 0 of reg buffer 4, which was never written (R61)"
+
+
+def test_a_bool_byte_that_is_no_bool_is_a_fault() -> None:
+    as_bool = b.bitcast(p(0, 2, dt.uint8), dt.bool_)
+    root = kernel(b.store(b.at(p(1, 1, dt.bool_), 0), b.load(b.at(as_bool, 1))))
+    inputs = {"p0": np.array([1, 2], np.uint8), "p1": np.zeros(1, bool)}
+    with pytest.raises(Trap, match=r"LOAD reads p0, which has a bool byte other than 0 and 1 \(R24\)"):
+        run(root, inputs)
+
+
+def test_a_fault_of_a_value_names_its_place(fault: Fault) -> None:
+    i = b.range_(3, 1)
+    shifted = b.shl(b.index(1), b.sub(1, i))
+    message = fault(kernel(b.end(b.store(b.at(p(0, 3), i), b.cast(shifted, I32)), i)), {"p0": zeros(3)})
+    assert message.endswith("at SHL of iteration (axis 1=2)")
+
+
+# Races do not depend on the schedule
+
+
+def test_every_schedule_finds_the_race() -> None:
+    i = b.range_(8, 1, AxisType.GLOBAL)
+    other = b.mod(b.add(i, 3), 8)
+    value = b.load(b.at(p(0, 8), other))
+    root = kernel(b.end(b.store(b.at(p(0, 8), i), value), i))
+    for seed in range(20):
+        with pytest.raises(Trap, match="race on element"):
+            run(root, {"p0": zeros(8)}, schedule=seed)
