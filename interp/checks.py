@@ -20,6 +20,8 @@ from uops.spec.ops import Op
 
 _SMALL = frozenset(SMALL)
 _INDEX = dt.index
+#: dtype -> NumPy's dtype of its values, and the bounds that hold for all of them.
+_DTYPES = {d: (NUMPY[d], WHOLE[d]) for d in NUMPY}
 _fmin: Any = np.fmin.reduce
 _fmax: Any = np.fmax.reduce
 
@@ -37,18 +39,14 @@ _VIEWS = frozenset({Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.SHRINK})
 def check_value(u: UOp, v: Array, sizes: Sizes, scope: Any) -> None:
     """Assert the derived properties of `u`, evaluated in `scope`, on its value."""
     d, shape, bounds = u._dtype, u._shape, u._min_max
-    if d is UNSET:
-        d = u.dtype
-    if shape is UNSET:
-        shape = u.shape
-    if bounds is UNSET:
-        bounds = u.min_max
-    wanted, given, whole = NUMPY[d], v.dtype, WHOLE[d]
+    if d is UNSET or shape is UNSET or bounds is UNSET:
+        d, shape, bounds = u.dtype, u.shape, u.min_max
+    (wanted, whole), given = _DTYPES[d], v.dtype
     if given is not wanted and given != wanted and not (d is _INDEX and given == OBJECT):
         unsound(u, "dtype", wanted, given)
     if v.shape != shape and v.shape != (shape := sizes.shape(scope, u)):
         unsound(u, "shape", shape, v.shape)
-    if bounds is not whole and bounds != whole and not (u.op in _VIEWS and bounds is u.src[0].min_max):
+    if bounds is not whole and bounds != whole and not (u.op in _VIEWS and bounds is u.src[0]._min_max):
         check_bounds(u, d, v, bounds)
 
 
@@ -56,13 +54,13 @@ def check_bounds(u: UOp, d: DType, v: Array, bounds: tuple[Any, Any] | None) -> 
     if bounds is None:
         unsound(u, "min_max", "bounds", None)
     lo, hi = bounds
-    if d in _SMALL:
-        v = v.astype(np.float32)
-    if not v.ndim:
-        least = most = v.item()
+    if v.size == 1:
+        least = most = float(v.item()) if d in _SMALL else v.item()
     elif not v.size:
         return
     else:
+        if d in _SMALL:
+            v = v.astype(np.float32)
         least, most = v.item(v.argmin()), v.item(v.argmax())
         if least != least:  # a NaN hides the rest
             least, most = _fmin(v, None).item(), _fmax(v, None).item()  # NaN where every element is

@@ -29,31 +29,39 @@ from uops.spec.ops import Op
 Kernel = Callable[..., Any]
 Row = dict[DType, Kernel]
 
-f32, f64 = np.float32, np.float64
+F32, F64, BOOL = NUMPY[dt.float32], NUMPY[dt.float64], NUMPY[dt.bool_]
 STORABLE = dt.STORABLE
 NUMBERS = (*dt.INTS, *dt.FLOATS)
 
 
-def _through32(ufunc: Callable[..., Any], d: DType) -> Kernel:
-    """Compute in float32, round once to `d`."""
+def _through32(function: Callable[..., Any], d: DType) -> Kernel:
+    """Compute in float32, round once to `d`; of one argument."""
     target = NUMPY[d]
-    return lambda *xs: np.asarray(ufunc(*(x.astype(f32) for x in xs))).astype(target)
+    return lambda x: np.asarray(function(x.astype(F32))).astype(target)
+
+
+def _pair_through32(function: Callable[..., Any], d: DType) -> Kernel:
+    """`_through32` of two arguments."""
+    target = NUMPY[d]
+    return lambda a, b: np.asarray(function(a.astype(F32), b.astype(F32))).astype(target)
 
 
 def _compared32(ufunc: np.ufunc) -> Kernel:
-    return lambda a, b: ufunc(a.astype(f32), b.astype(f32))
+    return lambda a, b: ufunc(a.astype(F32), b.astype(F32))
 
 
-def _floats(ufunc: Callable[..., Any]) -> Row:
-    return {**dict.fromkeys(NATIVE, ufunc), **{d: _through32(ufunc, d) for d in SMALL}}
+def _floats(ufunc: np.ufunc) -> Row:
+    through = _through32 if ufunc.nin == 1 else _pair_through32
+    return {**dict.fromkeys(NATIVE, ufunc), **{d: through(ufunc, d) for d in SMALL}}
 
 
 def _same(x: Array) -> Array:
     return x
 
 
-def _recip(x: Array) -> Any:
-    return np.divide(x.dtype.type(1), x)
+def _recip(d: DType) -> Kernel:
+    one = np.array(1, NUMPY[d])
+    return lambda x: np.divide(one, x)
 
 
 def _flip_sign(d: DType) -> Kernel:
@@ -68,7 +76,7 @@ def _flip_sign(d: DType) -> Kernel:
 
 def _through64(function: Callable[..., Any], d: DType) -> Kernel:
     finish = NARROW[d]
-    return lambda *xs: finish(np.asarray(function(*(x.astype(f64) for x in xs))))
+    return lambda x: finish(np.asarray(function(x.astype(F64))))
 
 
 def _looked_up(function: Callable[[Array], Any], d: DType) -> Kernel:
@@ -79,7 +87,7 @@ def _looked_up(function: Callable[[Array], Any], d: DType) -> Kernel:
     def table() -> Array:
         every = np.arange(1 << d.bits, dtype=bits).view(NUMPY[d])
         with np.errstate(all="ignore"):
-            return NARROW[d](np.asarray(function(every.astype(f64))))
+            return NARROW[d](np.asarray(function(every.astype(F64))))
 
     return lambda x: table()[x.view(bits)]
 
@@ -94,7 +102,13 @@ def _transcendental(through: Callable[[Array], Any], exact: Callable[[Array], An
 
 def _pow64(x: Array, y: Array) -> Any:
     """NumPy's pow, but for 1 and 0: a signalling NaN must not spoil 1^NaN and NaN^0 (R18)."""
-    return np.where((x == 1) | (y == 0), 1.0, np.power(x, y))
+    out = np.power(x, y)
+    return out if not np.count_nonzero(out != out) else np.where((x == 1) | (y == 0), 1.0, out)
+
+
+def _pow_through64(d: DType) -> Kernel:
+    finish = NARROW[d]
+    return lambda x, y: finish(np.asarray(_pow64(x.astype(F64), y.astype(F64))))
 
 
 # Where
@@ -105,12 +119,12 @@ def _where(p: Array, a: Array, b: Array) -> Any:
 
 
 def _where_nonzero(p: Array, a: Array, b: Array) -> Any:
-    """R14: the condition of a TENSOR Where means CmpNe(P, 0)."""
-    return np.where(np.not_equal(p, 0), a, b)
+    """R14: the condition of a TENSOR Where means CmpNe(P, 0), as NumPy's conversion to bool does."""
+    return np.where(p.astype(BOOL), a, b)
 
 
 def _where_small(p: Array, a: Array, b: Array) -> Any:
-    return np.where(np.not_equal(p.astype(f32), 0), a, b)
+    return np.where(p.astype(F32).astype(BOOL), a, b)
 
 
 _WHERE: Row = {
@@ -162,7 +176,7 @@ _MULACC: Row = {
 
 # fmt: off
 KERNELS: dict[Op, Row] = {
-    Op.RECIP:    {**dict.fromkeys(NATIVE, _recip), **{d: _through32(_recip, d) for d in SMALL}},
+    Op.RECIP:    {**{d: _recip(d) for d in NATIVE}, **{d: _through32(_recip(dt.float32), d) for d in SMALL}},
     Op.TRUNC:    {**_floats(np.trunc), **dict.fromkeys((dt.bool_, *dt.INTS, dt.index), _same)},
     Op.ADD:      _arithmetic(np.add, integers.add),
     Op.MUL:      _arithmetic(np.multiply, integers.mul),
@@ -189,7 +203,7 @@ KERNELS: dict[Op, Row] = {
     Op.LOG2:     _transcendental(np.log2, reference.log2),
     Op.SIN:      _transcendental(np.sin, reference.sin),
     Op.SQRT:     _floats(np.sqrt),
-    Op.POW:      {**{d: _through64(_pow64, d) for d in dt.FLOATS}, dt.float64: reference.pow_},
+    Op.POW:      {**{d: _pow_through64(d) for d in dt.FLOATS}, dt.float64: reference.pow_},
     Op.MULACC:   _MULACC,
     Op.THREEFRY: {dt.uint64: threefry},
 }

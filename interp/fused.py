@@ -19,7 +19,8 @@ from uops.interp.rounding import NARROW
 from uops.interp.storage import Array
 from uops.spec.dtypes import DType
 
-f64 = np.float64
+F64 = np.dtype(np.float64)
+_LEAST, _MOST = 2.0**-900, 2.0**900  # between them, products split exactly
 
 
 def mulacc_through64(d: DType) -> Callable[[Array, Array, Array], Any]:
@@ -27,24 +28,27 @@ def mulacc_through64(d: DType) -> Callable[[Array, Array, Array], Any]:
     finish = NARROW[d]
 
     def kernel(a: Array, b: Array, c: Array) -> Any:
-        s, e = two_sum(a.astype(f64) * b.astype(f64), c.astype(f64))
+        s, e = two_sum(a.astype(F64) * b.astype(F64), c.astype(F64))
         return finish(nudged(np.asarray(s), np.asarray(e)))
 
     return kernel
 
 
 def mulacc64(a: Array, b: Array, c: Array) -> Any:
-    a, b, c = np.broadcast_arrays(a, b, c)
-    product = np.multiply(a, b)
+    if not a.shape == b.shape == c.shape:
+        a, b, c = np.broadcast_arrays(a, b, c)
+    product = np.asarray(a * b)
     size = np.abs(product)
-    plain = np.asarray((size > 2.0**-900) & (size < 2.0**900) & (np.abs(a) < 2.0**900) & (np.abs(b) < 2.0**900))
-    special = ~(np.isfinite(a) & np.isfinite(b)) | (a == 0) | (b == 0)
-    alone = np.isfinite(a) & np.isfinite(b) & ~np.isfinite(c)
+    greatest = np.maximum(np.maximum(np.abs(a), np.abs(b)), size)
+    plain = np.asarray((size > _LEAST) & (greatest < _MOST) & np.isfinite(c))
     out = np.asarray(_split(a, b, c))
-    if (plain & ~alone).all():
+    if np.count_nonzero(plain) == plain.size:
         return out
+    factors = np.isfinite(a) & np.isfinite(b)
+    alone = factors & ~np.isfinite(c)
+    special = ~factors | (a == 0) | (b == 0)
     out = np.where(alone, c, np.where(special, product + c, out))
-    for at in map(tuple, np.argwhere(~plain & ~special & ~alone)):
+    for at in map(tuple, np.argwhere(~(plain | special | alone))):
         out[at] = _exactly(float(a[at]), float(b[at]), float(c[at]))
     return out
 

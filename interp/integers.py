@@ -26,7 +26,7 @@ def magnitude(a: Array) -> int:
         return max((abs(int(n)) for n in a.ravel()), default=0) | _TOP
     if a.ndim == 0:
         return abs(int(a))
-    return max(-int(np.minimum.reduce(a, None)), int(np.maximum.reduce(a, None)), 0) if a.size else 0
+    return max(-a.item(a.argmin()), a.item(a.argmax()), 0) if a.size else 0
 
 
 def _exact(ufunc: np.ufunc, *operands: Array) -> Array:
@@ -79,7 +79,7 @@ def idiv_machine(a: Array, b: Array) -> Any:
 def mod_machine(a: Array, b: Array) -> Any:
     """Sign of the divisor (R02); a Mod 0 = a (R03), where NumPy has 0."""
     r = np.remainder(a, b)
-    return r if b.all() else np.where(b == 0, a, r)
+    return r if np.count_nonzero(b) == b.size else np.where(b == 0, a, r)
 
 
 def idiv(a: Array, b: Array) -> Any:
@@ -101,7 +101,7 @@ def _guarded(ufunc: np.ufunc, a: Array, b: Array, at_zero: Any) -> Array:
 
 def _counts(b: Array, cap: int) -> Array:
     """Shift counts of index arithmetic, capped; a negative one is a Trap (R29)."""
-    if b.size and np.minimum.reduce(b, None) < 0:
+    if b.size and b.item(b.argmin()) < 0:
         raise Trap("negative shift count in index arithmetic (R29)")
     counts: Array = np.asarray(np.minimum(b, cap)).astype(np.int64)
     return counts

@@ -1,6 +1,6 @@
 """References, storages and the order of accesses (R51 to R55, R59, R61).
 
-A Buffer, a bound Param and an injective view of them is a reference: a storage, and two functions per step of the path to it, one
+A Buffer, a bound Param and an injective view of them is a reference: a storage, and two moves per step of the path to it, one
 that looks at the data through the view and one that moves the byte positions of its elements. A use of a reference as a value is an
 implicit Load *of that node*: it happens once, after everything the reference depends on and before everything that uses it; so
 `after(b, store(b, b + 1)) + b` adds the new value to the old one, while a Store that nothing orders with that Load is a race.
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.movement import MOVES, out_of_bounds, outer, slice_bytes
+from uops.interp.movement import MOVES, Move, out_of_bounds, outer, slice_bytes, within
 from uops.interp.storage import NUMPY, Array, check_bool
 from uops.spec import dtypes as dt
 from uops.spec.errors import Trap
@@ -27,12 +27,12 @@ from uops.spec.ops import Op
 #: Byte position of an element that an Index puts outside its buffer; stays negative under the moves that follow.
 OUTSIDE = -(1 << 62)
 
-Step = Callable[[Array], Array]
 _RESHAPE = Op.RESHAPE
 
 
 class Storage:
-    """The memory of one Buffer or free Param. `ready` marks the bytes written so far, None means all of them."""
+    """The memory of one Buffer or free Param. `ready` has an unsigned integer per element whose bytes are 1 where they were
+    written; None means everywhere."""
 
     __slots__ = ("data", "key", "read_bits", "reads", "ready", "version", "write_bits", "writes")
 
@@ -48,16 +48,19 @@ class Storage:
 
 
 class Ref:
-    """A reference made by `node` in `scope`. `look` and `place` lead from the parent's elements to its own (None: the same)."""
+    """A reference made by `node` in `scope`. `look` and `place` lead from the parent's elements to its own (None: the same); `more`
+    is what they take beside them."""
 
     __slots__ = (
         "bit",
         "look",
+        "more",
         "node",
         "once",
         "parent",
         "place",
         "places",
+        "plain",
         "risky",
         "scope",
         "seen",
@@ -73,8 +76,9 @@ class Ref:
         scope: Any,
         node: UOp,
         parent: Ref | None = None,
-        look: Step | None = None,
-        place: Step | None = None,
+        look: Move | None = None,
+        place: Move | None = None,
+        more: Sequence[Array] = (),
     ) -> None:
         self.storage = storage
         self.scope = scope
@@ -82,10 +86,12 @@ class Ref:
         self.parent = parent
         self.look = look
         self.place = place
+        self.more = more
         same = place is None
-        self.risky: bool = False if parent is None else parent.risky  # an Index on the path is out of bounds
-        self.whole: bool = same if parent is None else same and parent.whole  # every element, in the storage's order
-        self.once: bool = same if parent is None else same and parent.once  # no element of the storage twice, for certain
+        self.risky: bool = parent is not None and parent.risky  # an Index on the path is out of bounds
+        self.whole: bool = same and (parent is None or parent.whole)  # every element, in the storage's order
+        self.once: bool = same and (parent is None or parent.once)  # no element of the storage twice, for certain
+        self.plain: bool = same and (parent is None or parent.plain)  # its own dtype, and looking mostly gives a NumPy view
         self.value: Array | None = None  # what the implicit Load gave
         self.bit: int | None = None  # the number of that access
         self.seen: Array | None = None
@@ -125,53 +131,47 @@ def span(ref: Ref, live: Array | None) -> Array:
 # Views
 
 
-def view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref | None:
-    """The reference that movement op `u` makes of `parent`; None where the result is no injective view."""
-    make = VIEWS.get(u.op)
-    return None if make is None else make(u, parent, more, scope)
-
-
-def _moved_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref:
+def _moved_view(u: UOp, parent: Ref, more: Sequence[Array], scope: Any) -> Ref:
     move = MOVES[u.op]
-
-    def step(x: Array) -> Array:
-        return move(u, x, more)
-
-    ref = Ref(parent.storage, scope, u, parent, step, step)
+    ref = Ref(parent.storage, scope, u, parent, move, move, more)
     ref.whole = parent.whole and u.op is _RESHAPE
-    ref.once = parent.once
+    ref.once, ref.plain = parent.once, parent.plain
     return ref
 
 
-def _index_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref:
+def _index_view(u: UOp, parent: Ref, more: Sequence[Array], scope: Any) -> Ref:
     """An address: elements out of bounds trap only when they are accessed (R45)."""
     shape = shape_of(parent)
-    bad = [out_of_bounds(i, shape[axis]) for axis, i in enumerate(more)]
-    if not any(b.any() for b in bad):
-        at = outer(more)
-        return Ref(parent.storage, scope, u, parent, lambda x: np.asarray(x[at]), lambda x: np.asarray(x[at]))
-    return _gated_view(u, parent, more, bad, scope)
+    for axis, i in enumerate(more):
+        if not within(i, shape[axis]):
+            return _gated_view(u, parent, more, [out_of_bounds(i, shape[axis]) for axis, i in enumerate(more)], scope)
+    at = (*outer(more), ...)  # the ellipsis keeps an element an array
+    move: Move = lambda u, x, more: x[at]  # noqa: E731 - as a view and as positions
+    ref = Ref(parent.storage, scope, u, parent, move, move)
+    if not any(i.ndim for i in more):
+        ref.once, ref.plain = parent.once, parent.plain
+    return ref
 
 
-def _gated_view(u: UOp, parent: Ref, more: list[Array], bad: list[Array], scope: Any) -> Ref:
+def _gated_view(u: UOp, parent: Ref, more: Sequence[Array], bad: list[Array], scope: Any) -> Ref:
     """An Index with elements out of bounds, which only a gate may keep from being accessed."""
     safe = outer([np.where(b, 0, i) for b, i in zip(bad, more)])
     outside = np.zeros((), bool)
     for b in outer([b.astype(np.int64) for b in bad]):
         outside = outside | (b != 0)
 
-    def place(x: Array) -> Array:
+    def place(u: UOp, x: Array, more: Sequence[Array]) -> Array:
         if 0 in x.shape[: len(more)]:
             return np.full((*outside.shape, *x.shape[len(more) :]), OUTSIDE)
         taken = np.asarray(x[safe])
         return np.where(outside.reshape(outside.shape + (1,) * (taken.ndim - outside.ndim)), OUTSIDE, taken)
 
-    ref = Ref(parent.storage, scope, u, parent, None, place)
+    ref = Ref(parent.storage, scope, u, parent, None, place, more)
     ref.risky = True
     return ref
 
 
-def _bytes_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref | None:
+def _bytes_view(u: UOp, parent: Ref, more: Sequence[Array], scope: Any) -> Ref | None:
     """Slice and Bitcast: positions are in bytes, so elements split; they join only where their bytes are adjacent (R46)."""
     old, new = parent.node.dtype.itemsize, u.arg.dtype.itemsize
     take = slice(None)
@@ -181,10 +181,7 @@ def _bytes_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref | Non
     if new > old and not _adjacent(places_of(parent)[..., take], new // old, old):
         return None
 
-    def look(x: Array) -> Array:
-        return MOVES[u.op](u, x, more)
-
-    def place(x: Array) -> Array:
+    def place(u: UOp, x: Array, more: Sequence[Array]) -> Array:
         if old == new and not x.ndim:  # a Bitcast of a ()
             return x
         x = x[..., take]
@@ -194,7 +191,7 @@ def _bytes_view(u: UOp, parent: Ref, more: list[Array], scope: Any) -> Ref | Non
             x = x[..., :: new // old]
         return x[: u.arg.size] if u.op is Op.SLICE else x
 
-    return Ref(parent.storage, scope, u, parent, look, place)
+    return Ref(parent.storage, scope, u, parent, MOVES[u.op], place, more)
 
 
 def _adjacent(places: Array, ratio: int, size: int) -> bool:
@@ -203,8 +200,9 @@ def _adjacent(places: Array, ratio: int, size: int) -> bool:
     return bool((groups == groups[..., :1] + size * np.arange(ratio)).all())
 
 
-#: What keeps a reference a reference (R51), beside After.
-VIEWS: dict[Op, Callable[[UOp, Ref, list[Array], Any], Ref | None]] = {
+#: What keeps a reference a reference (R51), beside After: (node, parent, evaluated operands, scope) -> the reference that a
+#: movement op makes of its parent; None where the result is no injective view.
+VIEWS: dict[Op, Callable[[UOp, Ref, Sequence[Array], Any], Ref | None]] = {
     **dict.fromkeys((Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.SHRINK), _moved_view),
     Op.INDEX: _index_view,
     Op.SLICE: _bytes_view,
@@ -228,6 +226,8 @@ def look(ref: Ref) -> Array:
     """The elements of `ref` in its storage's present data."""
     storage = ref.storage
     version = storage.version
+    if ref.parent is None:
+        return storage.data
     steps: list[Ref] = []
     while ref.parent is not None and ref.version != version:
         steps.append(ref)
@@ -236,7 +236,7 @@ def look(ref: Ref) -> Array:
     assert x is not None
     for r in reversed(steps):
         if r.look is not None:
-            x = r.look(x)
+            x = r.look(r.node, x, r.more)
         r.seen, r.version = x, version
     return x
 
@@ -253,7 +253,7 @@ def places_of(ref: Ref) -> Array:
     x = ref.places
     for r in reversed(steps):
         if r.place is not None:
-            x = r.place(x)
+            x = r.place(r.node, x, r.more)
         r.places = x
     return x
 
@@ -269,6 +269,18 @@ def touched(ref: Ref, live: Array | None) -> Array:
     return places + np.arange(ref.node.dtype.itemsize)
 
 
+def through(ref: Ref, x: Array) -> Array:
+    """The elements of `ref` in another array of its storage's shape."""
+    steps: list[Ref] = []
+    while ref.parent is not None:
+        steps.append(ref)
+        ref = ref.parent
+    for r in reversed(steps):
+        if r.look is not None:
+            x = r.look(r.node, x, r.more)
+    return x
+
+
 def flat_bytes(data: Array) -> Array:
     return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
 
@@ -278,9 +290,13 @@ def fetch(ref: Ref, live: Array | None = None) -> Array:
     storage = ref.storage
     if storage.ready is None and not ref.risky and live is None:
         return storage.data if ref.parent is None else look(ref)
+    if storage.ready is not None and ref.plain and live is None:
+        if np.count_nonzero(through(ref, storage.ready) != written(storage.ready.dtype)):
+            raise _unwritten(ref)
+        return look(ref)
     at = touched(ref, live)
-    if storage.ready is not None and not storage.ready[at].all():
-        raise Trap(f"{describe(ref.node)} reads elements of {storage.key} that were never written (R61)")
+    if storage.ready is not None and not flat_bytes(storage.ready)[at].all():
+        raise _unwritten(ref)
     target = NUMPY[ref.node.dtype]
     shape = places_of(ref).shape
     if live is None:
@@ -293,6 +309,10 @@ def fetch(ref: Ref, live: Array | None = None) -> Array:
     return out
 
 
+def _unwritten(ref: Ref) -> Trap:
+    return Trap(f"{describe(ref.node)} reads elements of {ref.storage.key} that were never written (R61)")
+
+
 def write(ref: Ref, value: Array, live: Array | None) -> None:
     """Replace the storage's data by a copy with `value` in the elements of `ref` that are `live`."""
     storage = ref.storage
@@ -300,18 +320,40 @@ def write(ref: Ref, value: Array, live: Array | None) -> None:
     if ref.whole and live is None:
         storage.data, storage.ready = value.reshape(storage.data.shape), None
         return
-    at = touched(ref, live)
     data = storage.data.copy(order="C")
+    ready = None if storage.ready is None else storage.ready.copy()
+    if not (ref.plain and live is None and _put(ref, data, value, ready)):
+        _put_bytes(ref, data, value, live, ready)
+    storage.data = data
+    storage.ready = None if ready is None or np.count_nonzero(ready.view(np.uint8)) == ready.nbytes else ready
+
+
+def _put(ref: Ref, data: Array, value: Array, ready: Array | None) -> bool:
+    """Write through the view, if looking at `data` gives one; a Reshape of a strided view gives a copy."""
+    target = through(ref, data)
+    if not np.may_share_memory(target, data):
+        return False
+    target[...] = value
+    if ready is not None:
+        through(ref, ready)[...] = written(ready.dtype)
+    return True
+
+
+def written(d: np.dtype[Any]) -> int:
+    """The mark in `ready` of an element all of whose bytes were written."""
+    return int.from_bytes(b"\1" * d.itemsize)
+
+
+def _put_bytes(ref: Ref, data: Array, value: Array, live: Array | None, ready: Array | None) -> None:
+    """Write by byte positions."""
+    at = touched(ref, live)
     if live is not None:
         value = value[np.broadcast_to(live, value.shape)]
     if at.size:
         raw = np.ascontiguousarray(value).reshape(-1, 1).view(np.uint8)
         data.reshape(-1).view(np.uint8)[at] = raw
-    if storage.ready is not None:
-        ready = storage.ready.copy()
-        ready[at] = True
-        storage.ready = None if ready.all() else ready
-    storage.data = data
+    if ready is not None:
+        ready.reshape(-1).view(np.uint8)[at] = 1
 
 
 # Order
@@ -319,7 +361,8 @@ def write(ref: Ref, value: Array, live: Array | None) -> None:
 
 def record_read(storage: Storage, bit: int, access: Ref | Access, before: int) -> None:
     """Log read number `bit`; a Trap when it races with a write (R55). `before` is the set of accesses that happen before it."""
-    _no_race(storage, access, storage.writes, storage.write_bits & ~before)
+    if storage.write_bits & ~before:
+        _no_race(storage, access, storage.writes, storage.write_bits & ~before)
     storage.reads.append(access)
     storage.read_bits |= 1 << bit
 
@@ -328,15 +371,14 @@ def record_write(storage: Storage, access: Access, before: int) -> None:
     """Log a write; a Trap when it races with a read or a write, or writes an element twice (R55)."""
     if not access.ref.once and np.count_nonzero(access.span()) != touched(access.ref, access.live).size:
         raise Trap(f"{describe(access.node)} writes an element of {storage.key} twice: its target is no injective view (R51, R55)")
-    _no_race(storage, access, storage.writes, storage.write_bits & ~before)
-    _no_race(storage, access, storage.reads, storage.read_bits & ~before)
+    if (storage.read_bits | storage.write_bits) & ~before:
+        _no_race(storage, access, storage.writes, storage.write_bits & ~before)
+        _no_race(storage, access, storage.reads, storage.read_bits & ~before)
     storage.writes.append(access)
     storage.write_bits |= 1 << access.bit
 
 
 def _no_race(storage: Storage, access: Ref | Access, others: Sequence[Ref | Access], unordered: int) -> None:
-    if not unordered:
-        return
     for other in others:
         if other.bit is not None and unordered >> other.bit & 1:
             both = access.span() & other.span()

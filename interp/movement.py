@@ -15,9 +15,10 @@ import numpy as np
 
 from uops.interp.storage import BITS, NUMPY, Array, check_bool
 from uops.spec import dtypes as dt
-from uops.spec.errors import SpecError, Trap
-from uops.spec.node import UOp
+from uops.spec.errors import SpecError, Trap, Unsupported
+from uops.spec.node import UNSET, UOp
 from uops.spec.ops import Op
+from uops.spec.resources import excess
 
 Move = Callable[[UOp, Array, Sequence[Array]], Array]
 
@@ -32,17 +33,18 @@ _LARGE = 1 << 16
 def operand_sources(u: UOp) -> tuple[UOp, ...]:
     """What must be evaluated before an op with shape operands: its first source and the operands' symbolic entries."""
     src = u.src
-    for vector in src[1:]:
-        if vector.spelt is None:
-            return (src[0], *[s for vector in src[1:] if vector.spelt is None for s in vector.src if s.op is not _CONST])
-    return src[:1]
+    if len(src) == 2 and src[1]._spelt.__class__ is tuple:  # the commonest, at a third of the cost
+        return src[:1]
+    return (src[0], *[s for vector in src[1:] if vector.spelt is None for s in vector.src if s.op is not _CONST])
 
 
 def extents(vector: UOp, evaluated: Iterable[Array] = ()) -> tuple[int, ...]:
     """The integers that a shape operand spells; its entries that are not constants come from `evaluated`, in order."""
-    sizes = vector.spelt
+    sizes = vector._spelt
+    if sizes is UNSET:
+        sizes = vector.spelt
     if sizes is not None and (not sizes or min(sizes) >= 0):
-        return sizes
+        return sizes  # type: ignore[no-any-return]
     evaluated = iter(evaluated)
     if vector.op is not _STACK:
         raise SpecError(f"a shape operand is a Stack of index values, got {vector.op.name} (R40)")
@@ -67,25 +69,36 @@ def flip(u: UOp, x: Array, more: Sequence[Array]) -> Array:
 
 
 def reshape(u: UOp, x: Array, more: Sequence[Array]) -> Array:
-    sizes = extents(u.src[1], more)
+    sizes = u.src[1]._spelt
+    if sizes.__class__ is not tuple:
+        sizes = extents(u.src[1], more)
     try:
-        return x.reshape(sizes)
+        out: Array = x.reshape(sizes)
+        if out.shape == sizes:  # NumPy has its own meaning for -1
+            return out
     except ValueError:
-        raise _broken(u, "RESHAPE.C1", f"{x.shape} has not the elements of {sizes}") from None
+        pass
+    sizes = extents(u.src[1], more)
+    raise _broken(u, "RESHAPE.C1", f"{x.shape} has not the elements of {sizes}")
 
 
 def expand(u: UOp, x: Array, more: Sequence[Array]) -> Array:
-    sizes = extents(u.src[1], more)
+    sizes = u.src[1]._spelt
+    if sizes.__class__ is not tuple:
+        sizes = extents(u.src[1], more)
     try:
-        if len(sizes) != x.ndim:
-            raise ValueError
-        if math.prod(sizes) > _LARGE:
-            return np.broadcast_to(x, sizes)
-        out: Array = np.empty(sizes, x.dtype)
-        out[...] = x  # broadcasts by the very rule: each axis equal, or 1
+        if len(sizes) == x.ndim:
+            if math.prod(sizes) > _LARGE:
+                if why := excess(math.prod(sizes) * x.dtype.itemsize):
+                    raise Unsupported(f"an EXPAND to {sizes}: {why}", "interp")
+                return np.broadcast_to(x, sizes)
+            out: Array = np.empty(sizes, x.dtype)
+            out[...] = x  # broadcasts by the very rule: each axis equal, or 1
+            return out
     except ValueError:
-        raise _broken(u, "EXPAND.C1", f"{x.shape} does not expand to {sizes}") from None
-    return out
+        pass
+    sizes = extents(u.src[1], more)
+    raise _broken(u, "EXPAND.C1", f"{x.shape} does not expand to {sizes}")
 
 
 def pad(u: UOp, x: Array, more: Sequence[Array]) -> Array:
@@ -115,6 +128,13 @@ def out_of_bounds(i: Array, n: int) -> Array:
     return bad
 
 
+def within(i: Array, n: int) -> bool:
+    """Whether an axis of n elements has every position of `i`."""
+    if not i.ndim:
+        return bool(0 <= i.item() < n)
+    return not i.size or bool(i.item(i.argmin()) >= 0 and i.item(i.argmax()) < n)
+
+
 def outer(indices: Sequence[Array]) -> tuple[Any, ...]:
     """Index vectors of rank 0 and 1, shaped so that NumPy combines them as an outer product (R45)."""
     rank = sum([i.ndim for i in indices])
@@ -132,7 +152,7 @@ def outer(indices: Sequence[Array]) -> tuple[Any, ...]:
 def index(u: UOp, x: Array, more: Sequence[Array]) -> Array:
     """Index of a value: out of bounds is a Trap at once (R45)."""
     for axis, i in enumerate(more):
-        if out_of_bounds(i, x.shape[axis]).any():
+        if not within(i, x.shape[axis]):
             raise Trap(f"Index {_example(i, x.shape[axis])} is out of bounds for axis {axis} of {x.shape} (R45)")
     return np.asarray(x[outer(more)])
 

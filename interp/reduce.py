@@ -24,7 +24,7 @@ from uops.spec.ops import Op
 Axes = tuple[int, ...]
 Fold = Callable[[Array, Axes], Any]
 
-f32, f64 = np.float32, np.float64
+f32, F64 = np.float32, NUMPY[dt.float64]
 # Typed Any: NumPy's stubs do not know the positional form of reduce(array, axis, dtype, out, keepdims, initial), the fast one.
 _add: Any = np.add
 _multiply: Any = np.multiply
@@ -38,12 +38,9 @@ def _wrapping(ufunc: Any, d: DType) -> Fold:
 
 def _accumulated(ufunc: Any, d: DType) -> Fold:
     finish = NARROW[d]
-
-    def fold(x: Array, axes: Axes) -> Any:
-        wide = x if d in NATIVE else x.astype(f64)  # ml_dtypes has no reduction with another accumulator
-        return finish(np.asarray(ufunc.reduce(wide, axes, f64, None, True)))
-
-    return fold
+    if d in NATIVE:
+        return lambda x, axes: finish(ufunc.reduce(x, axes, F64, None, True))
+    return lambda x, axes: finish(ufunc.reduce(x.astype(F64), axes, F64, None, True))  # ml_dtypes has no other accumulator
 
 
 def _greatest(d: DType) -> Fold:
@@ -92,5 +89,5 @@ FOLDS: dict[Op, dict[DType, Fold]] = {
 def reduce(u: UOp, x: Array) -> Any:
     if len(u.src) > 1:
         raise SpecError("Reduce over ranges is not in the TENSOR dialect")
-    axes = u.arg.axes
-    return FOLDS[u.arg.op][u.src[0].dtype](x, axes) if axes else x
+    a = u.arg
+    return FOLDS[a.op][u.src[0].dtype](x, a.axes) if a.axes else x

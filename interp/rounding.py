@@ -43,14 +43,15 @@ def odd32(x: Array) -> Array:
 
 
 _ZERO = f64(0)  # not a Python float, which would not widen float32
-_DROPPED = (1 << 29) - 1  # the bits of a float64's significand that a float32's has not
+#: The bits of a float64's significand that a float32's has not, and the others; arrays, which NumPy need not convert.
+_DROPPED, _KEPT = np.array((1 << 29) - 1), np.array(~((1 << 29) - 1))
 
 
 def sticky32(x: Array) -> Array:
     """float64 to float32 for a target whose results lie in float32's normal range: cut off, with a sticky last bit. Cheaper than
     `odd32`, and the same but where the result is subnormal in float32."""
-    b = x.view(np.int64)
-    cut = (b | ((b & _DROPPED) + _DROPPED)) & ~_DROPPED
+    b = x.view(i64)
+    cut = (b | ((b & _DROPPED) + _DROPPED)) & _KEPT
     return np.asarray(cut).view(f64).astype(f32)
 
 
@@ -114,10 +115,11 @@ _SHORT = 1 << 24  # integers up to here are float32 values
 
 def _index_to_float(d: DType) -> Convert:
     fast, finish, target = _int_to_float(dt.int64, d), narrow64(d), NUMPY[d]
+    exact = target if d in (dt.float32, dt.float64) else NUMPY[dt.float32]
 
     def convert(x: Array) -> Array:
         if x.dtype != OBJECT:
-            return fast(x) if x.ndim or not -_SHORT <= x.item() <= _SHORT else x.astype(f32).astype(target)
+            return fast(x) if x.ndim or not -_SHORT <= x.item() <= _SHORT else x.astype(exact).astype(target, copy=False)
         wide: Array = np.array([_wide_float(int(n), d) for n in x.ravel()], f64)
         return finish(wide.reshape(x.shape))
 

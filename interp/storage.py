@@ -35,13 +35,14 @@ BITS: dict[DType, np.dtype[Any]] = {d: np.dtype(f"uint{d.bits}") for d in dt.FLO
 NATIVE = (dt.float16, dt.float32, dt.float64)
 SMALL = (dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2)
 OBJECT = np.dtype(object)
+_INT64 = np.dtype(np.int64)
 _TOP = 1 << 63
 
 
 def settle(integers: Any) -> Array:
     """An index array from Python integers: int64 where all fit, else the object array itself (R08)."""
     if integers.__class__ is int and -_TOP <= integers < _TOP:
-        return np.array(integers, np.int64)
+        return np.array(integers, _INT64)
     a: Array = np.asarray(integers, dtype=object)
     try:
         return a.astype(np.int64)
@@ -56,7 +57,7 @@ def constant(value: bool | int | float, d: DType) -> Array:
 
 def check_bool(a: Array, what: str) -> None:
     """R24, for an array that claims to be bool."""
-    if a.size and np.maximum.reduce(a.view(np.uint8), None) > 1:
+    if a.size and (pattern := a.view(np.uint8)).item(pattern.argmax()) > 1:
         raise Trap(f"{what} has a bool byte other than 0 and 1 (R24)")
 
 
@@ -78,8 +79,7 @@ def validated(key: str, given: Any, d: DType, shape: tuple[int, ...]) -> Array:
 
 def variable(name: str, given: Any, bounds: tuple[int, int]) -> Array:
     """The value of a named variable; a Trap outside its bounds (R48)."""
-    if given.__class__ is int:
-        check_variable(name, given, bounds)
+    if given.__class__ is int and bounds[0] <= given <= bounds[1]:
         return settle(given)
     v = np.asarray(given)
     if v.shape != () or v.dtype.kind not in "iuO":

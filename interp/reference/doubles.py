@@ -40,11 +40,9 @@ def two_product(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def nudged(s: Array, e: Array) -> Array:
-    """s + e rounded to odd, given that s is the sum rounded to nearest and e its exact error."""
-    off = (e != 0) & np.isfinite(s)
-    if not off.any():
+    """s + e rounded to odd, given that s is the sum rounded to nearest and e its exact error, NaN where s is not finite."""
+    if not np.count_nonzero(e):
         return s
-    pattern = np.asarray(s).view(np.int64)
-    away = (e > 0) == (s > 0)  # the exact magnitude is greater than |s|; an inexact s is not 0
-    odd: Array = np.where(off & ((pattern & 1) == 0), pattern + np.where(away, 1, -1), pattern)
-    return odd.view(np.float64)
+    even = np.asarray(s.view(np.int64) & 1 == 0)
+    odd: Array = np.where(even & (np.abs(e) > 0), np.nextafter(s, e * np.inf), s)
+    return odd

@@ -153,7 +153,7 @@ def allowed(
     machine = Machine(inputs, check)
     with np.errstate(all="ignore"):
         try:
-            cells = _results(machine, root)
+            cells = _results(machine, root, whole=False)
             bests = [machine.read(c) for c in cells]
             overlay = Overlay(machine, rules_of(level, ftz))
             overlay.walk()

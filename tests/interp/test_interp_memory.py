@@ -68,6 +68,8 @@ VIEWS = {
     "gather":  (lambda b: B.at(b, B.stack(B.index(4), B.index(0))),           lambda x: x[[4, 0]]),
     "outer":   (lambda b: B.at(B.reshape(b, (2, 3)), B.stack(B.index(1), B.index(0)), B.stack(B.index(2))),
                 lambda x: x.reshape(2, 3)[[1, 0]][:, [2]]),
+    "element": (lambda b: B.at(B.reshape(b, (2, 3)), 1, 1),                   lambda x: x.reshape(2, 3)[1, 1]),
+    "strided": (lambda b: B.reshape(B.permute(B.reshape(b, (2, 3)), (1, 0)), (6,)), lambda x: x.reshape(2, 3).T.reshape(6)),
     "after":   (lambda b: B.after(B.flip(B.after(b), (True,))),               lambda x: x[::-1]),
     "twice":   (lambda b: B.shrink(B.flip(B.reshape(b, (3, 2)), (True, True)), (1, 0), (2, 1)),
                 lambda x: x.reshape(3, 2)[::-1, ::-1][1:3, 0:1]),
@@ -164,6 +166,21 @@ def test_r61_reading_an_unwritten_element_traps():
     assert value(B.shrink(b, (2,), (0,))) == []
     rest = B.store(B.after(B.shrink(b, (3,), (3,)), half), param(3))
     assert value(B.after(b, rest), **given) == [7, 8, 9, 7, 8, 9]
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_r61_a_store_through_a_view_makes_its_elements_and_no_others_readable(name):
+    make, see = VIEWS[name]
+    view = make(buf())
+    new = np.arange(1, 1 + np.prod(view.shape, dtype=int)).reshape(view.shape).astype(see(np.arange(6, dtype=np.int32)).dtype)
+    stored = B.store(view, B.param(0, view.shape, view.dtype))
+    assert np.array_equal(run(B.after(view, stored), {"p0": new}).values[0], new)
+    everything = B.after(buf(), stored)
+    if new.nbytes == 24:
+        assert run(everything, {"p0": new}).values[0].nbytes == 24
+    else:
+        with pytest.raises(Trap, match="R61"):
+            run(everything, {"p0": new})
 
 
 # R55
