@@ -8,7 +8,6 @@ pattern stands for the Const of that value in the dtype of its neighbour.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 
 from uops.spec import args as A
 from uops.spec import dtypes as dt
@@ -16,6 +15,7 @@ from uops.spec.dtypes import DType
 from uops.spec.errors import Crash
 from uops.spec.node import UOp
 from uops.spec.ops import Op
+from uops.spec.record import dataclass
 
 #: What the variables of a pattern stand for: nodes, and for a type variable a dtype.
 Binding = dict[str, "UOp | DType"]

@@ -21,13 +21,14 @@ from uops.compiler.passes.plan import plan
 from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.passes.render import render
 from uops.compiler.passes.select import select
-from uops.compiler.target import Target
+from uops.compiler.target import Target, machine_of
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
 from uops.spec.dtypes import DType
 from uops.spec.errors import Crash, SpecError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
+from uops.spec.record import dataclass as record
 
 #: The stages in the specification's order, under its names.
 STAGES = ("callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render")
@@ -35,14 +36,16 @@ STAGES = ("callify", "rangeify", "optimize", "expand", "select", "linearize", "p
 
 @dataclass(slots=True)
 class Lowering:
-    """What passes share: the target, and `external`, the Buffers and Params that the caller sees (known after callify)."""
+    """What passes share: the target, and `external`, the Buffers and Params that the caller sees (known after callify). A pass
+    that works in steps leaves the graph after each of them in `steps`, where the caller asks for them."""
 
     target: Target
     config: Config
     external: frozenset[UOp] = field(default_factory=frozenset)
+    steps: dict[str, UOp] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Pass:
     """`after` pairs the name of an earlier pass with the reason why it must be earlier."""
 
@@ -60,16 +63,20 @@ def _callify(root: UOp, state: Lowering) -> UOp:
     return called
 
 
+def _optimize(root: UOp, state: Lowering) -> UOp:
+    return optimize(root, machine_of(state.target)) if state.config.optimize else root
+
+
 # fmt: off
 PIPELINE: tuple[Pass, ...] = (
     Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify),
     Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
-    Pass("optimize", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, lambda u, s: optimize(u),
+    Pass("optimize", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _optimize,
          (("rangeify", "there are no ranges to schedule before"),)),
     Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, lambda u, s: expand(u),
          (("optimize", "it decides which ranges become shape"),)),
-    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, lambda u, s: select(u, s.target),
+    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, lambda u, s: select(u, s.target, s.steps),
          (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),
           ("expand", "accumulators are made per lane"))),
     Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, lambda u, s: linearize(u),
@@ -120,13 +127,19 @@ def _run(graph: UOp, target: Target, config: Config | None) -> Iterator[tuple[st
     state = Lowering(target, config or configuration.default())
     _verify(graph, PIPELINE[0].takes, "the input", state)
     for p, following in zip(PIPELINE, (*PIPELINE[1:], None)):
-        graph = p.run(graph, state)
-        _verify(graph, p.gives, f"pass {p.name}", state)
+        graph = run_pass(p, graph, state)
         if following is None or following.stage != p.stage:
             yield p.stage, graph
 
 
-@dataclass(frozen=True, slots=True)
+def run_pass(p: Pass, graph: UOp, state: Lowering) -> UOp:
+    """What one pass makes of `graph`; with `Config.verify`, a Crash where that is not well-formed."""
+    graph = p.run(graph, state)
+    _verify(graph, p.gives, f"pass {p.name}", state)
+    return graph
+
+
+@record(frozen=True, slots=True)
 class _Judged:
     """What kernels may use: the target's ops and dtypes, and the nodes that hold its own products."""
 

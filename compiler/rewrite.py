@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from uops.compiler.linear import same_sum
+from uops.compiler.log import Move, active
 from uops.compiler.pattern import Binding, Pattern, instantiate, match, spell
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.errors import Crash
 from uops.spec.node import UOp
 from uops.spec.ops import Op
+from uops.spec.record import dataclass as record
 
 #: Proposes values for the variables of rhs that lhs does not bind, or None.
 Witness = Callable[[Binding], "Mapping[str, UOp] | None"]
@@ -25,7 +27,7 @@ Witness = Callable[[Binding], "Mapping[str, UOp] | None"]
 TypeRelation = Callable[[Mapping[str, DType]], bool]
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Rule:
     """`lhs` -> `rhs` where `when` is proved by the nodes' min_max, or, for an equality of index sums, by their canonical form."""
 
@@ -75,7 +77,7 @@ def holds(condition: Pattern, found: Binding) -> bool:
     return node.op is Op.CMPEQ and node.src[0].dtype is dt.index and same_sum(node.src[0], node.src[1])
 
 
-@dataclass(frozen=True, slots=True)
+@record(frozen=True, slots=True)
 class Step:
     """One application of a rule."""
 
@@ -97,6 +99,8 @@ class Rewriter:
 
     def __post_init__(self) -> None:
         self.table = index_by_op(self.rules)
+        if self.log is None and active() is not None:
+            self.log = []
 
     def __call__(self, root: UOp) -> UOp:
         """The normal form of `root`; iterative."""
@@ -124,6 +128,9 @@ class Rewriter:
                 stack.pop()
             else:
                 stack.append(next_)
+        heard = active()
+        if heard is not None:
+            heard.moves.append(Move("rules", root, done[root], done, None, self.log or (), self.rules))
         return done[root]
 
     def _step(self, u: UOp) -> UOp:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,13 +21,14 @@ from uops.compiler.passes.callify import Output, callify, outputs, storage
 from uops.compiler.pipeline import lower
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
-from uops.compiler.target import Kernel, Target
+from uops.compiler.target import Kernel, Target, lender
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
-from uops.spec.errors import CompileError, SpecError, Trap
+from uops.spec.errors import CompileError, SpecError, Trap, Unsupported
 from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
+from uops.spec.resources import excess, nbytes
 from uops.spec.result import Result
 
 Array = Any
@@ -37,7 +38,8 @@ CACHE_SIZE = 512
 
 
 def compile(graph: UOp, target: Target, config: Config | None = None) -> Compiled:
-    """The program of `graph` for `target`; the same graph is compiled once. Raises SpecError, CompileError or Unsupported."""
+    """The program of `graph` for `target`; the same graph is compiled once. Raises SpecError, CompileError or Unsupported,
+    that also for Buffers that do not fit into memory."""
     config = config or configuration.default()
     if not config.reuse:
         return Compiled(graph, target, config)
@@ -82,8 +84,9 @@ class Compiled:
     """A program. `program` is its PROGRAM graph; a call may run in several threads at once."""
 
     def __init__(self, graph: UOp, target: Target, config: Config) -> None:
-        self.graph, self.target = graph, target
+        self.graph, self.target, self._lend = graph, target, lender(target)
         self.outputs: tuple[Output, ...] = outputs(graph)
+        self._fit(o.buffer for o in self.outputs)
         called = callify(graph)
         self.external = called.src[1:]
         self.written = frozenset(self.external[k] for k in called.arg.written)
@@ -92,7 +95,17 @@ class Compiled:
         self._variables = [u for u in self.external if _is_variable(u)]
         self._memory = list(dict.fromkeys(m for c in self.program.src for a in c.src[1:] if not _is_variable(m := _root(a))))
         self._memory += [u for u in self.external if not _is_variable(u) and u not in self._memory]
+        self._fit(self._memory)
         self._launches = self._load()
+
+    def _fit(self, memory: Iterable[UOp]) -> None:
+        """Raise Unsupported where the Buffers of one run need more than there is."""
+        sizes = {m: nbytes(m.dtype, (m.arg.size,)) for m in memory if m.op is Op.BUFFER}
+        if why := excess(sum(sizes.values())):
+            largest = max(sizes, key=lambda m: sizes[m])
+            raise Unsupported(
+                f"a program of this size ({_key(largest)}: {largest.arg.size:,} x {largest.dtype}): {why}", self.target.name
+            )
 
     def _load(self) -> list[_Launch]:
         at = {m: k for k, m in enumerate(self._memory)}
@@ -108,11 +121,12 @@ class Compiled:
         variables = {u.arg.name: _variable(u, inputs) for u in self._variables}
         arrays = [self._array(m, inputs, variables) for m in self._memory]
         addresses = [int(a.__array_interface__["data"][0]) for a in arrays]
-        for kernel, memory, offsets, names in self._launches:
-            kernel(
-                [0 if k is None else addresses[k] + o for k, o in zip(memory, offsets)],
-                [0 if name is None else variables[name] for name in names],
-            )
+        with self._lend(arrays):
+            for kernel, memory, offsets, names in self._launches:
+                kernel(
+                    [0 if k is None else addresses[k] + o for k, o in zip(memory, offsets)],
+                    [0 if name is None else variables[name] for name in names],
+                )
         return self._result(dict(zip(self._memory, arrays)), variables)
 
     def _array(self, m: UOp, inputs: Inputs, variables: Mapping[str, int]) -> Array:

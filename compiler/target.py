@@ -1,18 +1,22 @@
 """What the compiler asks of a target: a description, a renderer, a toolchain and a loader.
 
 Calling convention of a loaded kernel: `kernel(addresses, scalars)`, both with one entry per argument of its Call, in slot order.
-The entry of a buffer is its address (the other table's is ignored), the entry of a named variable its value.
+The entry of a buffer is its address (the other table's is ignored), the entry of a named variable its value. A target whose kernels
+cannot follow a host address as it is also has `lend`; the runtime calls kernels while the memory that they use is lent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, runtime_checkable
 
 from uops.spec import dtypes as dt
+from uops.spec.args import WmmaArg
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import BITWISE, COMPARE, SHIFT, Op
+from uops.spec.record import dataclass
 
 #: A loaded kernel.
 Kernel = Callable[[Sequence[int], Sequence[int]], None]
@@ -44,6 +48,36 @@ PLAIN_OPS: frozenset[Op] = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What schedules and instruction selection ask about the hardware. The defaults describe no hardware: scalar code for one core.
+
+    `vector_bytes`: of one vector register, 0 for scalar code only; `registers`: how many of them; `caches`: bytes of the data
+    caches of one core, L1 first; `line`: bytes of a cache line; `cores`: threads that run at the same time; `fma`: a fused
+    multiply-add is one instruction; `masks`: an access to some lanes of a vector is one instruction; `local_memory`: bytes of LOCAL
+    memory of a workgroup; `workgroup`: most lanes of one, 0 for none; `tensor_cores`: the instructions that TC may choose from.
+    """
+
+    vector_bytes: int = 0
+    registers: int = 16
+    caches: tuple[int, ...] = ()
+    line: int = 64
+    cores: int = 1
+    fma: bool = False
+    masks: bool = False
+    local_memory: int = 0
+    workgroup: int = 0
+    tensor_cores: tuple[WmmaArg, ...] = ()
+
+    def lanes(self, d: DType) -> int:
+        """Elements of `d` in one vector register; 1 where there are no vectors."""
+        return max(1, self.vector_bytes // d.itemsize)
+
+
+#: A target that says nothing about itself.
+PLAIN = Machine()
+
+
 class Target(Protocol):
     """One machine. `key` names everything but the source that decides a binary."""
 
@@ -66,3 +100,30 @@ class Target(Protocol):
     def compile(self, source: str) -> bytes: ...
 
     def load(self, binary: bytes) -> Kernel: ...
+
+
+@runtime_checkable
+class Lends(Protocol):
+    """What a Target also has if its kernels reach only memory that was announced."""
+
+    def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
+        """Let kernels of this thread reach the arrays by their addresses; afterwards the arrays hold what kernels wrote."""
+        ...
+
+
+def lender(target: Target) -> Callable[[Sequence[Any]], AbstractContextManager[object]]:
+    """How memory is lent to the target's kernels; most need nothing."""
+    return target.lend if isinstance(target, Lends) else nullcontext
+
+
+@runtime_checkable
+class Described(Protocol):
+    """What a Target also has if it describes its hardware."""
+
+    @property
+    def machine(self) -> Machine: ...
+
+
+def machine_of(target: Target) -> Machine:
+    """The description of the target's hardware; PLAIN for a target without one."""
+    return target.machine if isinstance(target, Described) else PLAIN

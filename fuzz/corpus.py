@@ -5,6 +5,7 @@
     ; check 0: 5 nan 0x80000000          the first value; a bit pattern is compared by bits, `nan` is any NaN, `*` is anything
     ; check b7: 1 2                      the final contents of a Buffer
     ; trap                               the run must trap
+    ; trap: lane (lidx0=1)               and its message must say this; there may be several such lines
     ; error: PAD.C2 in tensor            the verifier must break exactly this claim in this dialect
 
 Without `check`, `trap` or `error` a file asks that every runner agrees with the interpreter's allowed sets.
@@ -22,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.answer import is_variable, leaves
 from uops.backends.arrays import STORAGE
 from uops.spec import build as b
 from uops.spec.dtypes import DType, Kind
@@ -44,6 +46,7 @@ class FileTest:
     checks: dict[int | str, list[str]] = field(default_factory=dict)
     error: tuple[str, str] | None = None
     trap: bool = False
+    says: list[str] = field(default_factory=list)
 
 
 def load(path: Path) -> FileTest:
@@ -65,15 +68,14 @@ def _directive(test: FileTest, m: re.Match[str], n: int) -> None:
         test.checks[int(name) if name.isdigit() else name] = rest.split()
     elif word == "trap":
         test.trap = True
+        test.says += [rest] if rest else []
     else:
         claim, _, dialect = rest.partition(" in ")
         test.error = (claim.strip(), dialect.strip() or "tensor")
 
 
-#: How inputs name memory and variables of both documents.
+#: How inputs name memory and variables of the second document.
 _KEYS: dict[Op, Callable[[UOp], str]] = {
-    Op.PARAM: lambda u: u.arg.name or f"p{u.arg.slot}",
-    Op.BUFFER: lambda u: f"b{u.arg.unique}",
     Op.B_PARAM: lambda u: f"p{u.arg.slot}",
     Op.B_BUFFER: lambda u: f"b{u.src[0].arg.id}",
     Op.DEFINE_VAR: lambda u: str(u.arg.name),
@@ -81,17 +83,21 @@ _KEYS: dict[Op, Callable[[UOp], str]] = {
 
 
 def _input(graph: UOp, name: str, words: list[str], n: int) -> Any:
-    for u in toposort(graph):
-        key = _KEYS.get(u.op)
-        if key is None or key(u) != name:
-            continue
-        if u.op is Op.DEFINE_VAR or (u.op is Op.PARAM and u.arg.name is not None):
-            return int(words[0])
-        shape = tuple(int(s) for s in u.shape)
-        if len(words) != math.prod(shape):
-            raise SpecError(f"line {n}: {name} has shape {shape}, got {len(words)} elements", line=n, column=1)
-        return _stack(words, u.dtype, shape)
-    raise SpecError(f"line {n}: the program has no input {name}", line=n, column=1)
+    u = _leaf(graph, name)
+    if u is None:
+        raise SpecError(f"line {n}: the program has no input {name}", line=n, column=1)
+    if u.op is Op.DEFINE_VAR or is_variable(u):
+        return int(words[0])
+    shape = tuple(int(s) for s in u.shape)
+    if len(words) != math.prod(shape):
+        raise SpecError(f"line {n}: {name} has shape {shape}, got {len(words)} elements", line=n, column=1)
+    return _stack(words, u.dtype, shape)
+
+
+def _leaf(graph: UOp, name: str) -> UOp | None:
+    """The node that an input is for: one outside of bodies, whose Params are numbered anew."""
+    found = leaves(graph).get(name)
+    return found or next((u for u in toposort(graph) if u.op in _KEYS and _KEYS[u.op](u) == name), None)
 
 
 def _stack(words: list[str], d: DType, shape: tuple[int, ...]) -> Array:

@@ -1,12 +1,14 @@
 """The only door to llvmlite: IR text to object bytes, object bytes to an address.
 
-`Tier.FAST` runs no IR passes and LLVM's fastest code generator, for fuzzing and single calls; `Tier.FULL` is the O2 pipeline.
+`Tier.FAST` runs no IR passes and LLVM's fastest code generator, for fuzzing and single calls; `Tier.FULL` is the O2 pipeline, of
+which code that has vectors already gets a part.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import re
 import threading
 from dataclasses import dataclass
 from enum import Enum
@@ -85,11 +87,25 @@ def _module(source: str, target: Host, tier: Tier) -> Any:
     except RuntimeError as e:
         raise Crash(f"LLVM rejects the rendered kernel: {e}\n{source}") from e
     if tier is not Tier.FAST:
-        options = llvm.create_pipeline_tuning_options(speed_level=tier.value)
-        options.loop_vectorization = options.slp_vectorization = True
-        builder = llvm.create_pass_builder(machine, options)
-        builder.getModulePassManager().run(module, builder)
+        _optimize(module, machine, tier, _VECTOR.search(source) is not None)
     return module
+
+
+#: A vector type.
+_VECTOR = re.compile(r"<\d+ x ")
+
+
+def _optimize(module: Any, machine: Any, tier: Tier, has_vectors: bool) -> None:
+    """All passes for scalar code, which they turn into vectors. Code that has vectors was scheduled and is in SSA form: what O2
+    could add to it costs more than the code generator, and made no measured kernel faster."""
+    options = llvm.create_pipeline_tuning_options(speed_level=tier.value)
+    options.loop_vectorization = options.slp_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
+    passes = llvm.create_new_module_pass_manager() if has_vectors else builder.getModulePassManager()
+    if has_vectors:
+        passes.add_instruction_combine_pass()
+        passes.add_simplify_cfg_pass()
+    passes.run(module, builder)
 
 
 def compile_object(source: str, target: Host, tier: Tier) -> bytes:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-_SUFFIX = {"float": "f32", "double": "f64"}
+from collections.abc import Sequence
+
+from uops.backends.llvm.types import like, suffix, wide
 
 
 class Builder:
@@ -26,16 +28,35 @@ class Builder:
         self.lines.append(f"  {instruction}")
 
     def select(self, condition: str, t: str, x: str, y: str) -> str:
-        return self.emit(f"select i1 {condition}, {t} {x}, {t} {y}")
+        """Lane by lane, where `t` is a vector."""
+        return self.emit(f"select {like(t, 'i1')} {condition}, {t} {x}, {t} {y}")
 
     def intrinsic(self, name: str, t: str, *operands: str) -> str:
         """Call `llvm.name` of type `t`, whose operands all have type `t`."""
-        return self.call(f"llvm.{name}.{_SUFFIX.get(t, t)}", t, (t,) * len(operands), *operands)
+        return self.call(f"llvm.{name}.{suffix(t)}", t, (t,) * len(operands), *operands)
 
     def call(self, function: str, result: str, types: tuple[str, ...], *operands: str) -> str:
         """Call and declare a function."""
         self._declared[function] = f"declare {result} @{function}({', '.join(types)})"
         return self.emit(f"call {result} @{function}({', '.join(f'{t} {x}' for t, x in zip(types, operands))})")
+
+    def masked(self, name: str, result: str, t: str, *operands: tuple[str, str]) -> str:
+        """Call `llvm.masked.name` on vectors of type `t` with (type, value) operands; gives the result's name, empty for void."""
+        pointers = suffix(like(t, "ptr")) if name in ("gather", "scatter") else "p0"
+        function = f"llvm.masked.{name}.{suffix(t)}.{pointers}"
+        self._declared[function] = f"declare {result} @{function}({', '.join(kind for kind, _ in operands)})"
+        call = f"call {result} @{function}({', '.join(f'{kind} {x}' for kind, x in operands)})"
+        if result != "void":
+            return self.emit(call)
+        self.do(call)
+        return ""
+
+    def gathered(self, t: str, lanes: Sequence[str]) -> str:
+        """A vector of scalars of type `t`."""
+        kind, vector = wide(t, len(lanes)), "zeroinitializer"
+        for k, x in enumerate(lanes):
+            vector = self.emit(f"insertelement {kind} {vector}, {t} {x}, i64 {k}")
+        return vector
 
     def label(self, name: str) -> None:
         """Start a block."""

@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from uops.backends.llvm.alu import EMIT
+from uops.backends.facts import memory
+from uops.backends.llvm.alu import EMIT, INSTRUCTION
 from uops.backends.llvm.builder import Builder
-from uops.backends.llvm.types import bits, literal, storage_type, value_type
+from uops.backends.llvm.layout import addresses, is_exact, registers, span
+from uops.backends.llvm.shuffles import is_lane, join, lane, pick, vector_literal
+from uops.backends.llvm.types import bits, each, lanes_of, like, literal, storage_type, type_of, value_type, wide
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace
 from uops.spec.dtypes import DType
@@ -25,6 +28,8 @@ from uops.spec.ops import Op
 ENTRY = "kernel"
 #: LOCAL and REG buffers live on the stack; more than this does not belong there.
 STACK_LIMIT = 1 << 20
+#: Of private and local arrays: a vector access that starts at their beginning crosses no cache line.
+ALIGNMENT = 64
 #: A private array of at most this many elements starts as zeros; a larger one freezes what it reads instead (see `_allocate`).
 ZEROED = 16
 
@@ -33,10 +38,20 @@ _ATTRIBUTES = 'attributes #0 = { nounwind "no-builtins" }'
 
 
 class _Open(NamedTuple):
-    """A Range or If that is not closed yet."""
+    """A Range or If that is not closed yet, and the registers that it changes: their values before, by which an If is left too."""
 
     node: UOp
     number: int
+    before: dict[UOp, str]
+    block: str
+    holes: dict[UOp, int]  # of a Range: the line of a register's phi, which needs the value of the last iteration
+
+
+class _Vector(NamedTuple):
+    """The places of a vector access: an address for all lanes that follow each other, or one for each lane."""
+
+    contiguous: str | None
+    lanes: list[str]
 
 
 def render(linear: UOp) -> str:
@@ -58,13 +73,19 @@ class _Kernel:
         self.entries: set[str] = set()
         self.open: list[_Open] = []
         self.number = 0
+        self.registers = registers(instructions)
+        self.current: dict[UOp, str] = {}  # the values of registers
+        self.vectors: dict[UOp, _Vector] = {}
+        self.places = addresses(instructions, references(instructions))
+        self.wides: dict[UOp, str] = {}
+        self.changes = _changes(instructions, self.registers)
 
     def text(self) -> str:
         self._prologue()
         for k, u in enumerate(self.instructions):
             self.number = k
-            if u not in self.operands and u not in self.addresses:
-                self._statement(u)
+            if u not in self.operands and u not in self.addresses and u not in self.registers:
+                self._instruction(u)
         if self.open:
             raise Crash(f"{self.open[-1].node!r} is never closed")
         self.b.do("ret void")
@@ -83,7 +104,9 @@ class _Kernel:
                 self._variable(u)
         total = 0
         for u in self.instructions:
-            if u.op is Op.BUFFER:
+            if u in self.registers:
+                self.current[u] = each(wide(value_type(u.dtype), u.arg.size), _zero(u.dtype))
+            elif u.op is Op.BUFFER:
                 total += u.arg.size * u.arg.dtype.itemsize
                 if total > STACK_LIMIT:
                     raise CompileError(f"private and local buffers take more than {STACK_LIMIT} bytes of stack")
@@ -114,7 +137,7 @@ class _Kernel:
         t, size, place = storage_type(u.dtype), u.arg.size, f"%r{len(self.addresses)}"
         if u.arg.addrspace is AddrSpace.GLOBAL:
             raise Crash(f"{u!r}: a GLOBAL buffer reaches a kernel as a Param")
-        self.b.do(f"{place} = alloca [{size} x {t}], align {max(16, u.dtype.itemsize)}")
+        self.b.do(f"{place} = alloca [{size} x {t}], align {ALIGNMENT}")
         if size <= ZEROED:
             self.b.do(f"store [{size} x {t}] zeroinitializer, ptr {place}, align {u.dtype.itemsize}")
         else:
@@ -123,10 +146,15 @@ class _Kernel:
 
     # Body: one statement per instruction.
 
+    def _instruction(self, u: UOp) -> None:
+        """A statement; of an integer that is an address, also or only in 64 bits."""
+        if u not in self.places.only:
+            self._statement(u)
+        if u in self.places.wide and u.shape == () and u.dtype is not dt.index:
+            self.wides[u] = self._widened(u)
+
     def _statement(self, u: UOp) -> None:
         if u.op in EMIT and u.src[0] not in self.addresses:
-            if u.shape != ():
-                raise Unsupported(f"{u.op.name} of shape {u.shape} in a kernel", "llvm")
             self.operands[u] = EMIT[u.op](self.b, u, *map(self.operand, u.src))
         elif u.op in STATEMENT:
             STATEMENT[u.op](self, u)
@@ -140,6 +168,11 @@ class _Kernel:
             return found
         if u.op is Op.CONST:
             return literal(u.arg.value, u.dtype)
+        if u.op is Op.STACK and all(s.op is Op.CONST for s in u.src):
+            self.operands[u] = vector_literal(u)
+            return self.operands[u]
+        if is_lane(u):
+            return lane(self.b, u, self.operand)
         raise Crash(f"{u!r} is used before it is computed")
 
     def address(self, u: UOp) -> str:
@@ -153,61 +186,174 @@ class _Kernel:
     def same(self, u: UOp) -> None:
         """After, and a Bitcast of a reference: its first source under another node."""
         source = u.src[0]
+        if source in self.vectors or memory(u) in self.registers:
+            return
         if source in self.addresses:
             self.addresses[u] = self.addresses[source]
         elif u.dtype is not dt.void:
             self.operands[u] = self.operand(source)
 
     def index(self, u: UOp) -> None:
-        """The address of one element. No `inbounds`: an address that a false gate protects may be anything."""
-        if len(u.src) != 2 or u.src[1].shape != ():
+        """The address of one element, or of several. No `inbounds`: an address that a false gate protects may be anything."""
+        if memory(u) in self.registers:
+            return
+        if u.src[0] not in self.addresses:
+            if not is_lane(u):
+                self.operands[u] = pick(self.b, u, self.operand)
+            return
+        if len(u.src) != 2:
             raise Unsupported(f"Index with {len(u.src) - 1} operands in a kernel", "llvm")
-        base, place = self.address(u.src[0]), self._extended(u.src[1])
-        self.addresses[u] = self.b.emit(f"getelementptr {storage_type(u.dtype)}, ptr {base}, i64 {place}")
+        t, base, at = storage_type(u.dtype), self.address(u.src[0]), u.src[1]
+        if at.shape == ():
+            self.addresses[u] = self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._wide(at)}")
+        else:
+            self.vectors[u] = self._vector(t, base, at)
 
-    def _extended(self, u: UOp) -> str:
+    def _vector(self, t: str, base: str, at: UOp) -> _Vector:
+        found = span(at)
+        if found is None and at.op is Op.STACK:
+            return _Vector(None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._wide(s)}") for s in at.src])
+        if found is None:
+            name, kind = self.operand(at), type_of(at)
+            lanes = [self.b.emit(f"extractelement {kind} {name}, i64 {k}") for k in range(lanes_of(at))]
+            at64 = [self._extended(x, at.dtype) for x in lanes]
+            return _Vector(None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {x}") for x in at64])
+        first = base if found.base is None else self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._wide(found.base)}")
+        if found.is_contiguous:
+            return _Vector(first, [])
+        return _Vector(None, [self.b.emit(f"getelementptr {t}, ptr {first}, i64 {k}") for k in found.steps])
+
+    def _wide(self, u: UOp) -> str:
         """An integer value as i64."""
-        x = self.operand(u)
-        if u.op is Op.CONST or bits(u.dtype) == 64:
-            return x
-        return self.b.emit(f"{'sext' if u.dtype.is_signed else 'zext'} {value_type(u.dtype)} {x} to i64")
+        if u.op is Op.CONST:
+            return str(u.arg.value)
+        return self.wides[u] if u in self.wides else self._extended(self.operand(u), u.dtype)
+
+    def _extended(self, x: str, d: DType) -> str:
+        return x if bits(d) == 64 else self.b.emit(f"{'sext' if d.is_signed else 'zext'} {value_type(d)} {x} to i64")
+
+    def _widened(self, u: UOp) -> str:
+        """A scalar integer in 64 bits: computed there if nothing wraps, else converted."""
+        if not is_exact(u):
+            return self._extended(self.operand(u), u.dtype)
+        if u.op is Op.CAST:
+            return self._wide(u.src[0])
+        x, y = map(self._wide, u.src)
+        return self.b.emit(f"{INSTRUCTION[u.op]['s']} i64 {x}, {y}")
+
+    def stack(self, u: UOp) -> None:
+        """A vector of scalars; one of constants stands where it is used, as a shape does."""
+        if not all(s.op is Op.CONST for s in u.src):
+            self.operands[u] = join(self.b, u, self.operand)
 
     def load(self, u: UOp) -> None:
-        """Read one element; with a gate the address is touched only where it holds (R52)."""
-        if len(u.src) == 1:
+        """Read one element, or a vector; with a gate an address is touched only where it holds (R52)."""
+        source = memory(u.src[0])
+        if source in self.registers:
+            self.operands[u] = self.current[source]
+        elif len(u.src) == 1:
             self.operands[u] = self._read(u)
-            return
+        elif u.src[2].shape != ():
+            self.operands[u] = self._read_masked(u)
+        else:
+            self._read_if(u)
+
+    def _read_if(self, u: UOp) -> None:
         alt, gate, before = self.operand(u.src[1]), self.operand(u.src[2]), self.b.block
-        then, join = f"load{self.number}", f"loaded{self.number}"
-        self.b.branch(gate, then, join)
+        then, join_ = f"load{self.number}", f"loaded{self.number}"
+        self.b.branch(gate, then, join_)
         self.b.label(then)
         value = self._read(u)
-        self.b.jump(join)
-        self.b.label(join)
-        self.operands[u] = self.b.emit(f"phi {value_type(u.dtype)} [ {value}, %{then} ], [ {alt}, %{before} ]")
+        self.b.jump(join_)
+        self.b.label(join_)
+        self.operands[u] = self.b.emit(f"phi {type_of(u)} [ {value}, %{then} ], [ {alt}, %{before} ]")
 
     def _read(self, u: UOp) -> str:
         d, source = u.dtype, u.src[0]
         t = storage_type(d)
-        value = self.b.emit(f"load {t}, ptr {self.address(source)}, align {d.itemsize}")
-        if _base(source) in self.frozen:
+        place = self._places(source)
+        if place is None:
+            value = self.b.emit(f"load {t}, ptr {self.address(source)}, align {d.itemsize}")
+        elif place.contiguous is not None:
+            t = wide(t, lanes_of(u))
+            value = self.b.emit(f"load {t}, ptr {place.contiguous}, align {d.itemsize}")
+        else:
+            value = self.b.gathered(t, [self.b.emit(f"load {t}, ptr {a}, align {d.itemsize}") for a in place.lanes])
+            t = wide(t, lanes_of(u))
+        return self._loaded(source, d, t, value)
+
+    def _read_masked(self, u: UOp) -> str:
+        d, w, align = u.dtype, lanes_of(u), str(u.dtype.itemsize)
+        t = wide(storage_type(d), w)
+        alt, gate = self._stored(u.src[1]), self.operand(u.src[2])
+        place = self._places(u.src[0])
+        if place is None:
+            raise Unsupported("a Load of one element under a vector gate", "llvm")
+        if place.contiguous is not None:
+            value = self.b.masked("load", t, t, ("ptr", place.contiguous), ("i32", align), (like(t, "i1"), gate), (t, alt))
+        else:
+            ptrs = self.b.gathered("ptr", place.lanes)
+            value = self.b.masked("gather", t, t, (like(t, "ptr"), ptrs), ("i32", align), (like(t, "i1"), gate), (t, alt))
+        return self._loaded(u.src[0], d, t, value)
+
+    def _loaded(self, source: UOp, d: DType, t: str, value: str) -> str:
+        """What was read, as a value."""
+        if memory(source) in self.frozen:
             value = self.b.emit(f"freeze {t} {value}")
-        return self.b.emit(f"icmp ne i8 {value}, 0") if d is dt.bool_ else value
+        return self.b.emit(f"icmp ne {t} {value}, {each(t, '0')}") if d is dt.bool_ else value
+
+    def _places(self, target: UOp) -> _Vector | None:
+        """The places of a vector access; None of one element."""
+        while target.op is Op.AFTER:
+            target = target.src[0]
+        return self.vectors.get(target)
 
     def store(self, u: UOp) -> None:
-        if len(u.src) == 2:
+        target = memory(u.src[0])
+        if target in self.registers:
+            self.current[target] = self.operand(u.src[1])
+        elif len(u.src) == 2:
             self._write(u)
-            return
-        then, join = f"store{self.number}", f"stored{self.number}"
-        self.b.branch(self.operand(u.src[2]), then, join)
-        self.b.label(then)
-        self._write(u)
-        self.b.jump(join)
-        self.b.label(join)
+        elif u.src[2].shape != ():
+            self._write_masked(u)
+        else:
+            then, join_ = f"store{self.number}", f"stored{self.number}"
+            self.b.branch(self.operand(u.src[2]), then, join_)
+            self.b.label(then)
+            self._write(u)
+            self.b.jump(join_)
+            self.b.label(join_)
 
     def _write(self, u: UOp) -> None:
         target, value = u.src[0], u.src[1]
-        self._put(target, value.dtype, self.operand(value))
+        place, d = self._places(target), value.dtype
+        if place is None:
+            self._put(target, d, self.operand(value))
+            return
+        x, t = self._stored(value), storage_type(d)
+        if place.contiguous is not None:
+            self.b.do(f"store {wide(t, lanes_of(value))} {x}, ptr {place.contiguous}, align {d.itemsize}")
+            return
+        for k, a in enumerate(place.lanes):
+            lane = self.b.emit(f"extractelement {wide(t, lanes_of(value))} {x}, i64 {k}")
+            self.b.do(f"store {t} {lane}, ptr {a}, align {d.itemsize}")
+
+    def _write_masked(self, u: UOp) -> None:
+        value, gate, place = u.src[1], self.operand(u.src[2]), self._places(u.src[0])
+        d, w, align = value.dtype, lanes_of(value), str(value.dtype.itemsize)
+        t, x = wide(storage_type(d), w), self._stored(value)
+        if place is None:
+            raise Unsupported("a Store of one element under a vector gate", "llvm")
+        if place.contiguous is not None:
+            self.b.masked("store", "void", t, (t, x), ("ptr", place.contiguous), ("i32", align), (like(t, "i1"), gate))
+        else:
+            ptrs = self.b.gathered("ptr", place.lanes)
+            self.b.masked("scatter", "void", t, (t, x), (like(t, "ptr"), ptrs), ("i32", align), (like(t, "i1"), gate))
+
+    def _stored(self, u: UOp) -> str:
+        """A value as memory holds it."""
+        x = self.operand(u)
+        return self.b.emit(f"zext {type_of(u)} {x} to {wide('i8', lanes_of(u))}") if u.dtype is dt.bool_ else x
 
     def _put(self, target: UOp, d: DType, value: str) -> None:
         if d is dt.bool_:
@@ -234,22 +380,31 @@ class _Kernel:
         self.b.label(f"loop{n}")
         self.operands[u] = f"%i{n}"
         self.b.do(f"%i{n} = phi {t} [ 0, %{before} ], [ %i{n}.next, %next{n} ]")
+        holes = {}
+        for k, r in enumerate(self.changes.get(u, ())):
+            name, kind = f"%a{n}.{k}", wide(value_type(r.dtype), r.arg.size)
+            holes[r] = len(self.b.lines)
+            self.b.do(f"{name} = phi {kind} [ {self.current[r]}, %{before} ], [ ")
+            self.current[r] = name
         self.b.do(f"%i{n}.in = icmp slt {t} %i{n}, {bound}")
         self.b.branch(f"%i{n}.in", f"body{n}", f"done{n}")
+        self.open.append(_Open(u, n, {r: self.current[r] for r in holes}, f"loop{n}", holes))
         self.b.label(f"body{n}")
-        self.open.append(_Open(u, n))
 
     def end(self, u: UOp) -> None:
-        """Close the ranges of an End, innermost first."""
+        """Close the ranges of an End, innermost first. After the loop a register holds what it held when the test failed."""
         left = set(u.src[1:])
         while left:
-            inner, n = self._close(left)
+            inner, n, before, _, holes = self._close(left)
             left.discard(inner)
             self.b.jump(f"next{n}")
             self.b.label(f"next{n}")
             self.b.do(f"%i{n}.next = add {value_type(inner.dtype)} %i{n}, 1")
             self.b.jump(f"loop{n}")
             self.b.label(f"done{n}")
+            for r, line in holes.items():
+                self.b.lines[line] += f"{self.current[r]}, %next{n} ]"
+            self.current.update(before)
 
     def _close(self, expected: Iterable[UOp]) -> _Open:
         if not self.open or self.open[-1].node not in expected:
@@ -257,26 +412,55 @@ class _Kernel:
         return self.open.pop()
 
     def if_(self, u: UOp) -> None:
+        before = {r: self.current[r] for r in self.changes.get(u, ())}
+        self.open.append(_Open(u, self.number, before, self.b.block, {}))
         self.b.branch(self.operand(u.src[0]), f"then{self.number}", f"endif{self.number}")
         self.b.label(f"then{self.number}")
-        self.open.append(_Open(u, self.number))
 
     def endif(self, u: UOp) -> None:
-        n = self._close(u.src[:1]).number
-        self.b.jump(f"endif{n}")
-        self.b.label(f"endif{n}")
+        opened, last = self._close(u.src[:1]), self.b.block
+        self.b.jump(f"endif{opened.number}")
+        self.b.label(f"endif{opened.number}")
+        for r, old in opened.before.items():
+            kind = wide(value_type(r.dtype), r.arg.size)
+            self.current[r] = self.b.emit(f"phi {kind} [ {self.current[r]}, %{last} ], [ {old}, %{opened.block} ]")
 
 
-def _base(u: UOp) -> UOp:
-    """The Param or Buffer that a reference is a view of."""
-    while u.op in (Op.INDEX, Op.AFTER, Op.BITCAST):
-        u = u.src[0]
-    return u
+def references(instructions: Iterable[UOp]) -> set[UOp]:
+    """Memory and views of it."""
+    found: set[UOp] = set()
+    for u in instructions:
+        if u.op is Op.BUFFER or (u.op is Op.PARAM and u.arg.name is None) or (u.op in _VIEWS and u.src[0] in found):
+            found.add(u)
+    return found
+
+
+_VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
+
+
+def _changes(instructions: Iterable[UOp], kept: frozenset[UOp]) -> dict[UOp, list[UOp]]:
+    """The registers that are stored to in each loop or If, in order."""
+    found: dict[UOp, dict[UOp, None]] = {}
+    opened: list[UOp] = []
+    for u in instructions:
+        if u.op in (Op.RANGE, Op.IF):
+            opened.append(u)
+        elif u.op in (Op.END, Op.ENDIF):
+            closed = set(u.src[1:] if u.op is Op.END else u.src)
+            opened = [o for o in opened if o not in closed]
+        elif u.op is Op.STORE and memory(u.src[0]) in kept:
+            for o in opened:
+                found.setdefault(o, {})[memory(u.src[0])] = None
+    return {o: list(rs) for o, rs in found.items()}
+
+
+def _zero(d: DType) -> str:
+    return literal(0.0 if d.is_float else 0, d)
 
 
 STATEMENT: dict[Op, Callable[[_Kernel, UOp], None]] = {
     Op.CONST: _Kernel.nothing,
-    Op.STACK: _Kernel.nothing,
+    Op.STACK: _Kernel.stack,
     Op.GROUP: _Kernel.nothing,
     Op.SINK: _Kernel.nothing,
     Op.AFTER: _Kernel.same,

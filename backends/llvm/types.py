@@ -1,15 +1,18 @@
 """How the dtypes of a SELECTED kernel are written in LLVM: value types, storage types, constants.
 
-A bool is `i1` as a value and one byte, 0 or 1, in memory. `index` is i64: only an address or a loop counter still has it.
+A bool is `i1` as a value and one byte, 0 or 1, in memory. `index` is i64: only an address or a loop counter still has it. A value
+of shape (w,) is a vector of w such values.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
 
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind
 from uops.spec.errors import Unsupported
+from uops.spec.node import UOp
 
 # fmt: off
 VALUE: dict[DType, str] = {
@@ -59,3 +62,55 @@ def float_literal(value: float, d: DType) -> str:
     if value != value:
         word = (word | 1 << 51) & ~((1 << (52 - d.man_bits)) - 1)
     return f"0x{word:016X}"
+
+
+# Vectors. A type is its text; these read it.
+
+
+def lanes_of(u: UOp) -> int:
+    """How many lanes a value has; 1 for a scalar. Raises Unsupported for a shape that is no native vector."""
+    shape = u.shape
+    if not shape:
+        return 1
+    if len(shape) > 1 or not isinstance(shape[0], int):
+        raise Unsupported(f"{u.op.name} of shape {shape} in a kernel", "llvm")
+    return shape[0]
+
+
+def wide(t: str, lanes: int) -> str:
+    """The type of `lanes` values of type `t`, as many as there are; of one the type itself."""
+    return t if lanes == 1 else f"<{lanes} x {t}>"
+
+
+def type_of(u: UOp) -> str:
+    """LLVM type of a node's value."""
+    t = value_type(u.dtype)
+    return wide(t, lanes_of(u)) if u.shape else t
+
+
+@functools.cache
+def parts(t: str) -> tuple[int, str]:
+    """Lanes and element type."""
+    if not t.startswith("<"):
+        return 1, t
+    lanes, element = t[1:-1].split(" x ")
+    return int(lanes), element
+
+
+@functools.cache
+def like(t: str, element: str) -> str:
+    """As many lanes as `t` has, of another element type."""
+    return wide(element, parts(t)[0])
+
+
+def each(t: str, x: str) -> str:
+    """A constant of the element type in every lane of `t`."""
+    return f"splat ({parts(t)[1]} {x})" if t.startswith("<") else x
+
+
+@functools.cache
+def suffix(t: str) -> str:
+    """How an intrinsic's name spells a type."""
+    lanes, element = parts(t)
+    short = {"float": "f32", "double": "f64", "ptr": "p0"}.get(element, element)
+    return short if lanes == 1 else f"v{lanes}{short}"

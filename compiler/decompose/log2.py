@@ -8,13 +8,13 @@ bits cancel: near 1, e is 0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from uops.compiler.decompose import coefficients as k
 from uops.compiler.decompose.build import E, bits_of, horner, pick, where
 from uops.spec import dtypes as dt
 from uops.spec.build import wrap
 from uops.spec.dtypes import DType
+from uops.spec.record import dataclass
 
 LOG2 = {dt.float32: k.LOG2_32, dt.float64: k.LOG2_64}
 

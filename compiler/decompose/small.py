@@ -17,7 +17,6 @@ value (53 >= p + 2). Sums of fp8 that do not overflow span at most 48 bits and a
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from uops.compiler.decompose.build import BITS, E, where
 from uops.compiler.decompose.casts import cast
@@ -28,6 +27,7 @@ from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import COMPARE, Op
+from uops.spec.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

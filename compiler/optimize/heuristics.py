@@ -1,7 +1,7 @@
 """The schedule of a kernel by hand-written choices, from a description of the machine.
 
-`choose(schedule, machine)` gives the schedule after the OptOps that it chose, all of them legal. On a machine without vectors it
-changes nothing. What it weighs, in order:
+`choose(schedule, machine, uniques)` gives the schedule after the OptOps that it chose, all of them legal; `uniques` numbers the
+LOCAL Buffers that it inserts. On a machine without vectors it changes nothing. What it weighs, in order:
 
 1. Loops that walk through memory as one are joined, so that a vector never ends at an inner extent.
 2. One output loop becomes the lanes of vectors (UPCAST) if the kernel stores contiguous elements along it and most loads are
@@ -9,21 +9,26 @@ changes nothing. What it weighs, in order:
 3. A product that is summed - a load that another output loop does not change - is computed as a tile of registers: that loop is
    UPCAST too, as far as accumulators, one row of operands and one broadcast fit the registers.
 4. Extents that no factor divides are padded (Padto), if what is added is little.
+5. A value that costs more than reading it, and is computed in two inner loops alike, is kept in LOCAL memory; so is the panel of
+   operands that the rows of a product share, where there are rows enough to pay for the copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from uops.compiler.optimize.accesses import Access, accesses, dependence, merged
 from uops.compiler.optimize.schedule import Schedule, apply
+from uops.compiler.optimize.stage import repeated, staged
+from uops.compiler.passes.cost import work
 from uops.compiler.target import Machine
 from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
-from uops.spec.optops import OptOp, Padto, Split
+from uops.spec.optops import OptOp, Padto, Split, Swap
 from uops.spec.scope import closed_by
 
 #: What a vector access costs per element, as against a contiguous one: one element per lane.
@@ -31,18 +36,39 @@ GATHER = 8
 #: Vectors per iteration of an elementwise loop, and accumulators of a reduction: enough to hide latency.
 ELEMENTWISE_VECTORS = 2
 REDUCE_VECTORS = 4
+#: Work, in units of `passes.cost`, from which a value that two loops share is kept; and how many of them at most.
+KEPT_WORK = 14
+_MOST_KEPT = 3
+#: Tiles of rows from which their shared panel is copied into LOCAL memory.
+PACKED_ROWS = 4
+#: Rows of a product that pay for a panel whose operands are gathered.
+REUSED_ROWS = 24
+_CACHES = (32 << 10, 512 << 10)
 #: Loops shorter than this many vectors are not padded to a whole number of them.
 _LEAST_PADDED = 2
 #: Share of added iterations up to which an axis is padded for a register tile.
 _MOST_ADDED = 0.25
 
 
-def choose(s: Schedule, machine: Machine) -> Schedule:
+def choose(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
     """The schedule for a machine with vectors; `s` itself for one without."""
     if not machine.vector_bytes or any(r.src[0].op is not Op.CONST for r in s.ranges):
         return s
-    s = merged(s)
-    return _vectorised(s, Facts(s), machine)
+    s = _kept(merged(s), machine, uniques)
+    return _vectorised(s, Facts(s), machine, uniques)
+
+
+def _kept(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """Rows of values that two inner loops share, in LOCAL memory that fits the first cache beside what the loops read."""
+    for _ in range(_MOST_KEPT):
+        uses = repeated(s, KEPT_WORK, work(toposort(s.effect)))
+        if not uses:
+            break
+        value, (loop, *_) = uses[0]
+        if extent(loop) * value.dtype.itemsize * 2 > (machine.caches or _CACHES)[0]:
+            break
+        s = staged(s, uses, next(uniques))
+    return s
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +108,17 @@ def extent(r: UOp) -> int:
     return int(r.src[0].arg.value)
 
 
-def _vectorised(s: Schedule, f: Facts, machine: Machine) -> Schedule:
+def _vectorised(s: Schedule, f: Facts, machine: Machine, uniques: Iterator[int]) -> Schedule:
     lanes = max(1, machine.vector_bytes // f.itemsize)
     lane = _output_lane(s, f, lanes)
     if lane is not None:
-        s = _lanes_of_output(s, f, lane, lanes, machine)
+        s = _lanes_of_output(s, f, lane, lanes, machine, uniques)
     for u in f.reduces:
         if lane is None or lane not in f.needs[u.src[0]]:
             s = _lanes_of_reduce(s, f, u, lanes)
+    for u in f.order:
+        if u.op is Op.END:
+            s = _split_lanes(s, closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
     return s
 
 
@@ -99,7 +128,8 @@ def _output_lane(s: Schedule, f: Facts, lanes: int) -> UOp | None:
     if lane is None or extent(lane) < 2:
         return None
     inner = [u for u in f.reduces if lane in f.needs[u.src[0]]]
-    if not inner:
+    rows = _row_loop(s, f, lane)
+    if not inner or (rows is not None and extent(rows) >= REUSED_ROWS):
         return lane
     across = sum(f.gather_cost(lane, f.below(u)) for u in inner)
     along = sum(f.gather_cost(closed_by(u)[-1], f.below(u)) for u in inner)
@@ -107,14 +137,48 @@ def _output_lane(s: Schedule, f: Facts, lanes: int) -> UOp | None:
     return None if enough and along < across else lane
 
 
-def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Machine) -> Schedule:
+def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule:
     rows = _row_loop(s, f, lane)
     if rows is None:
         heavy = any(lane in f.needs[u.src[0]] for u in f.reduces)
         return _split_lanes(s, lane, lanes, REDUCE_VECTORS if heavy else ELEMENTWISE_VECTORS, AxisType.UPCAST)
     tile = _best_tile(extent(rows), extent(lane), lanes, machine.registers)
     s = _split_lanes(s, lane, lanes, tile.vectors, AxisType.UPCAST)
-    return _split_by(s, rows, tile.rows, AxisType.UPCAST) if tile.rows > 1 else s
+    if tile.rows > 1:
+        s = _split_by(s, rows, tile.rows, AxisType.UPCAST)
+    return _packed(s, rows, lane, machine, uniques)
+
+
+def _packed(s: Schedule, rows: UOp, lane: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """The operands that change with the lanes and not with the rows, as a panel that all tiles of rows read."""
+    here = {r.arg.axis_id: r for r in s.ranges}
+    outer, columns = here[rows.arg.axis_id], here[lane.arg.axis_id]
+    if outer not in s.outputs or columns not in s.outputs or extent(outer) < PACKED_ROWS:
+        return s
+    panel = _panel(s, outer, columns)
+    if panel is None:
+        return s
+    load, over = panel
+    if math.prod(map(extent, over)) * load.dtype.itemsize * 2 > (machine.caches or _CACHES)[1]:
+        return s
+    if s.outputs.index(outer) < s.outputs.index(columns) and outer.arg.axis_id < columns.arg.axis_id:
+        s = apply(s, Swap(_number(s, outer), _number(s, columns)))
+        load, over = _panel(s, s.ranges[_number(s, columns)], s.ranges[_number(s, outer)]) or panel
+    return staged(s, [(load, over)], next(uniques))
+
+
+def _panel(s: Schedule, rows: UOp, columns: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
+    """The one Load of the kernel's Reduce that depends on `columns` and not on `rows`, with the loops that run through a panel."""
+    f = Facts(s)
+    if len(f.reduces) != 1:
+        return None
+    found = [a.node for a in f.below(f.reduces[0]) if columns in f.needs[a.node] and rows not in f.needs[a.node]]
+    if len(found) != 1:
+        return None
+    reduced = closed_by(f.reduces[0])
+    vectors = [r for r in s.ranges if r.arg.type is AxisType.UPCAST and r in f.needs[found[0]]]
+    over = (*(r for r in s.ranges if r in reduced and r in f.needs[found[0]]), *vectors)
+    return found[0], over
 
 
 def _row_loop(s: Schedule, f: Facts, lane: UOp) -> UOp | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from uops.compiler.linear import number
+from uops.compiler.log import decided, note
 from uops.compiler.passes.accumulate import identity
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
@@ -66,7 +67,8 @@ def begin(sink: UOp) -> Schedule | None:
     """The schedule of a kernel as rangeify leaves it; None for a body of another form, which keeps its loops as they are."""
     if sink.op is not Op.SINK or len(sink.src) != 1:
         return None
-    effect, outputs = sink.src[0], []
+    effect = sink.src[0]
+    outputs: list[UOp] = []
     while effect.op is Op.END:
         outputs += effect.src[1:]
         effect = effect.src[0]
@@ -76,11 +78,15 @@ def begin(sink: UOp) -> Schedule | None:
 
 
 def sink(s: Schedule) -> UOp:
-    """The SCHEDULED body: output loops nest by priority, then by id (R95, R109); addresses in normal form."""
-    body = Rewriter(INDEXING)(s.effect)
-    for r in sorted(s.outputs, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
+    """The SCHEDULED body: output loops nest by priority, then by id (R95, R109); a loop of one iteration is gone; addresses are in
+    normal form."""
+    single = {r: (number(0), ()) for r in s.ranges if axis_of(r).extent == 1}
+    body = effect = Rewriter(INDEXING)(replace_ranges(s.effect, single))
+    for r in sorted((r for r in s.outputs if r not in single), key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
         body = UOp(Op.END, (body, r))
-    return UOp(Op.SINK, (body,), SinkArg(s.name))
+    done = UOp(Op.SINK, (body,), SinkArg(s.name))
+    note("loops", effect, done)
+    return done
 
 
 def reason_against(s: Schedule, opt: OptOp) -> str | None:
@@ -94,6 +100,7 @@ def apply(s: Schedule, opt: OptOp) -> Schedule:
     if reason is not None:
         raise Rejected(f"{opt}: {reason}")
     changed = _APPLY[type(opt)](s, opt)
+    decided(str(opt), s.effect, changed.effect)
     return Schedule(changed.name, changed.effect, changed.outputs, (*s.done, opt))
 
 
@@ -165,10 +172,11 @@ def replace_ranges(root: UOp, new: Replacement) -> UOp:
             done[u] = new[u][0]
         elif any(r in new for r in closed):
             ranges = [n for r in closed for n in (new[r][1] if r in new else (done[r],))]
-            done[u] = u.replace(src=(done[u.src[0]], *ranges))
+            done[u] = u.replace(src=(done[u.src[0]], *ranges)) if ranges else done[u.src[0]]
         else:
             src = tuple(done[x] for x in u.src)
             done[u] = u if src == u.src else u.replace(src=src)
+    note("replace ranges", root, done[root], done)
     return done[root]
 
 
@@ -191,6 +199,7 @@ def _masked(s: Schedule, r: UOp, inside: UOp) -> Schedule:
             value = UOp(Op.WHERE, (inside, new.src[0], identity(u.arg.op, u.dtype)))
             new = new.replace(src=(value, *new.src[1:]))
         done[u] = new
+    note("gate", s.effect, done[s.effect], done)
     return Schedule(s.name, done[s.effect], s.outputs, s.done)
 
 

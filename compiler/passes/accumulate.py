@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator
 
 from uops.compiler.linear import number
+from uops.compiler.log import note
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg
@@ -41,6 +42,7 @@ def accumulate(kernel: UOp, uniques: Iterator[int] | None = None) -> UOp:
             done[u] = _loops(u, src, [done[r] for r in outer], next(uniques))
         else:
             done[u] = u if src == u.src else u.replace(src=src)
+    note("accumulate", kernel, done[kernel], done)
     return done[kernel]
 
 
@@ -49,7 +51,11 @@ def live_ranges(order: list[UOp]) -> dict[UOp, frozenset[UOp]]:
     found: dict[UOp, frozenset[UOp]] = {}
     empty: frozenset[UOp] = frozenset()
     for u in order:
-        ranges = empty.union(*(found[s] for s in u.src))
+        ranges = empty
+        for s in u.src:
+            below = found[s]
+            if below is not ranges and not below <= ranges:
+                ranges = ranges | below if ranges else below
         if u.op in (Op.END, Op.REDUCE):
             ranges = ranges.difference(u.src[1:])
         found[u] = ranges | {u} if u.op is Op.RANGE else ranges

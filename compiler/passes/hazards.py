@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from uops.compiler.log import note
 from uops.compiler.passes.views import VIEWS
 from uops.spec import dtypes as dt
 from uops.spec.node import UOp, toposort
@@ -49,6 +50,7 @@ def _wrap(order: Sequence[UOp], late: set[UOp], uses: set[_Use]) -> UOp:
         src = tuple(_copy(done[s]) if (u, k) in uses else done[s] for k, s in enumerate(u.src))
         new = u if src == u.src else u.replace(src=src)
         done[u] = _copy(new) if u in late else new
+    note("hazards", order[-1], done[order[-1]], done)
     return done[order[-1]]
 
 

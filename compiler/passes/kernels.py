@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from uops.compiler.log import note
 from uops.spec import build as B
 from uops.spec.args import CallArg, ParamArg
 from uops.spec.derive.shape import dim_node
@@ -66,12 +67,16 @@ def finish(number: int, kernel: Kernel, arguments: tuple[UOp, ...], simplify: Ca
     """The Call of a kernel whose expressions are complete. `arguments` are those of the callified program."""
     if kernel.store is None:
         raise Crash(f"the kernel of {kernel.root!r} stores nothing")
-    store = simplify(_fill(kernel.store, kernel.holes))
-    body = store
+    filled = _fill(kernel.store, kernel.holes)
+    note("values of addresses", kernel.store, filled, kernel.holes, kernel=number)
+    body = store = simplify(filled)
     for r in reversed(kernel.ranges):
         body = UOp(Op.END, (body, r))
+    note("loops", store, body, kernel=number)
     params, call_arguments = _bind(body, store, arguments)
-    return UOp(Op.CALL, (B.sink(substitute(body, params), name=_name(number, body)), *call_arguments), CallArg(written=(0,)))
+    done = B.sink(substitute(body, params), name=_name(number, body))
+    note("arguments", body, done, params, kernel=number)
+    return UOp(Op.CALL, (done, *call_arguments), CallArg(written=(0,)))
 
 
 def _fill(root: UOp, holes: dict[UOp, UOp]) -> UOp:

@@ -11,18 +11,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from uops.compiler.log import note
 from uops.compiler.passes.accumulate import live_ranges
-from uops.spec.errors import CompileError
+from uops.compiler.place import untranslatable
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
-#: Not instructions of their own: the structure around them, shapes, and constants, which stand where they are used.
-_STRUCTURE = frozenset({Op.SINK, Op.GROUP, Op.STACK, Op.CONST})
+#: Not instructions of their own: the root, and constants, which stand where they are used.
+_STRUCTURE = frozenset({Op.SINK, Op.CONST})
 
 
 def linearize(root: UOp) -> UOp:
     """`root` with the instruction list of every kernel."""
-    return root.replace(src=tuple(c.replace(src=(UOp(Op.LINEAR, instructions(c.src[0])), *c.src[1:])) for c in root.src))
+    return root.replace(src=tuple(c.replace(src=(_linear(c.src[0]), *c.src[1:])) for c in root.src))
+
+
+def _linear(body: UOp) -> UOp:
+    linear = UOp(Op.LINEAR, instructions(body))
+    note("order", body, linear, {body: linear})
+    return linear
 
 
 def instructions(kernel: UOp) -> tuple[UOp, ...]:
@@ -30,8 +37,16 @@ def instructions(kernel: UOp) -> tuple[UOp, ...]:
     order = toposort(kernel)
     sizes = set(toposort(*(u.src[0] for u in order if u.op is Op.PARAM and u.src)))
     used_as_value = {s for u in order if u.op is not Op.PARAM and u.op is not Op.STACK for s in u.src}
-    listed = [u for u in order if u.op not in _STRUCTURE and (u not in sizes or u in used_as_value)]
+    needed = {s for u in order if u is not kernel for s in u.src}
+    listed = [u for u in order if u.op not in _STRUCTURE and (u not in sizes or u in used_as_value) and _is_listed(u, needed)]
     return tuple(_Blocks(listed, order).emit())
+
+
+def _is_listed(u: UOp, needed: set[UOp]) -> bool:
+    """A vector of constants stands where it is used, as they do; a Group that only the Sink holds orders nothing."""
+    if u.op is Op.STACK:
+        return not all(s.op is Op.CONST for s in u.src)
+    return u.op is not Op.GROUP or u in needed
 
 
 class _Blocks:
@@ -40,7 +55,8 @@ class _Blocks:
     def __init__(self, listed: Sequence[UOp], order: list[UOp]) -> None:
         self.listed = listed
         live = live_ranges(order)
-        self.around = _enclosing({r: live[u] for u in order if u.op is Op.END for r in u.src[1:]})
+        self.root = order[-1]
+        self.around = _enclosing({r: live[u] for u in order if u.op is Op.END for r in u.src[1:]}, self.root)
         self.parent = {r: self._innermost(outer) for r, outer in self.around.items()}
         self.block = {u: self._home(u, live) for u in listed}
 
@@ -49,7 +65,7 @@ class _Blocks:
             return None
         inner = max(ranges, key=lambda r: len(self.around[r]))
         if not ranges <= self.around[inner] | {inner}:
-            raise CompileError(f"loops {sorted(r.arg.axis_id for r in ranges)} do not nest (R58)")
+            raise untranslatable("R58 (End)", inner, f"loops {sorted(r.arg.axis_id for r in ranges)} do not nest", self.root)
         return inner
 
     def _home(self, u: UOp, live: dict[UOp, frozenset[UOp]]) -> UOp | None:
@@ -83,7 +99,7 @@ class _Blocks:
         return [m for v in inside for s in v.src if (m := unit.get(s, s)) is not u]
 
 
-def _enclosing(left_open: dict[UOp, frozenset[UOp]]) -> dict[UOp, frozenset[UOp]]:
+def _enclosing(left_open: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:
     """For each Range all loops around it: those that its End leaves open, and those around these."""
     found: dict[UOp, frozenset[UOp]] = {}
     for r in left_open:
@@ -91,14 +107,15 @@ def _enclosing(left_open: dict[UOp, frozenset[UOp]]) -> dict[UOp, frozenset[UOp]
         while pending:
             outer = pending.pop()
             if outer not in left_open:
-                raise CompileError(f"loop {outer.arg.axis_id} is never closed (R58)")
+                raise untranslatable("R58 (End)", outer, "no End closes this loop", root)
             new = left_open[outer] - around
             around |= new
             pending += new
         found[r] = frozenset(around - {r})
         crossed = next((o for o in found[r] if r in found.get(o, ())), None)
         if crossed is not None:
-            raise CompileError(f"loops {sorted((r.arg.axis_id, crossed.arg.axis_id))} do not nest (R58)")
+            pair = sorted((r.arg.axis_id, crossed.arg.axis_id))
+            raise untranslatable("R58 (End)", r, f"loops {pair} do not nest", root)
     return found
 
 
@@ -119,7 +136,7 @@ def _ordered(members: list[UOp], needs: dict[UOp, list[UOp]]) -> list[UOp]:
                 out.append(u)
                 stack.pop()
             elif u in state:
-                raise CompileError(f"a loop around {u!r} would have to be entered twice (R58)")
+                raise untranslatable("R58 (End)", u, "a loop around it would have to be entered twice")
             else:
                 state[u] = False
                 stack.extend(reversed(missing))

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from uops.compiler.log import note
 from uops.compiler.passes.callify import highest_unique
 from uops.spec import build as B
 from uops.spec import dtypes as dt
@@ -55,7 +56,9 @@ def plan(root: UOp, external: Collection[UOp]) -> UOp:
             put.update({life.buffer: _slice(arena, life) for life in mine})
     if not put:
         return root
-    return root.replace(src=tuple(c.replace(src=(c.src[0], *(put.get(a, a) for a in c.src[1:]))) for c in root.src))
+    planned = root.replace(src=tuple(c.replace(src=(c.src[0], *(put.get(a, a) for a in c.src[1:]))) for c in root.src))
+    note("memory plan", root, planned, put)
+    return planned
 
 
 def lifetimes(root: UOp, external: Collection[UOp]) -> list[Life]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from uops.compiler.log import active, note
 from uops.compiler.passes.callify import extents, highest_unique
 from uops.compiler.passes.cost import Loops, realise, work
 from uops.compiler.passes.hazards import COPIES, memories
@@ -43,7 +44,11 @@ def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
     state = Rangeify(Indexing(simplify), toposort(root.src[0]), root.src[1:])
     state.spread()
     state.compute()
-    return UOp(Op.LINEAR, tuple(finish(n, kernel, state.arguments, simplify) for n, kernel in enumerate(state.in_order())))
+    if active() is not None:
+        state.note(root.src[0], simplify if isinstance(simplify, Rewriter) else None)
+    launch = UOp(Op.LINEAR, tuple(finish(n, kernel, state.arguments, simplify) for n, kernel in enumerate(state.in_order())))
+    note("realise", root, launch, state.buffers)
+    return launch
 
 
 class Rangeify:
@@ -175,6 +180,18 @@ class Rangeify:
 
     def in_order(self) -> Iterator[Kernel]:
         return (self.kernels[u] for u in self.order if u in self.kernels)
+
+    def note(self, body: UOp, terms: Rewriter | None) -> None:
+        """Log what each kernel computes of each value."""
+        for n, kernel in enumerate(self.in_order()):
+            made: dict[UOp, tuple[UOp, ...]] = {}
+            for (u, place), node in self.values.items():
+                if place.kernel is kernel:
+                    made[u] = (*made.get(u, ()), node)
+            if kernel.store is not None:
+                made[kernel.root] = (kernel.store if kernel.root.op is Op.STORE else kernel.store.src[1],)
+                beside = {kernel.root: (kernel.store, *kernel.ranges)}
+                note("ranges", body, kernel.store, made, kernel=n, terms=terms, made=beside)
 
 
 def _cheap(order: Sequence[UOp]) -> set[UOp]:

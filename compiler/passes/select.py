@@ -15,32 +15,61 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from uops.compiler.decompose import SMALL, lower, storage
+from uops.compiler.decompose.elementary import is_elementary
+from uops.compiler.decompose.small import is_small
+from uops.compiler.log import note
 from uops.compiler.passes.accumulate import accumulate
 from uops.compiler.passes.callify import highest_unique
 from uops.compiler.passes.threefry import threefry
+from uops.compiler.passes.vectors import devectorise, has_shape
 from uops.compiler.passes.widths import machine_widths
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import VALUES
-from uops.compiler.target import Target
+from uops.compiler.target import Target, machine_of
 from uops.spec import dtypes as dt
 from uops.spec.errors import Unsupported
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import ALU, Op
 
+#: What is done to each kernel, in this order.
+STEPS = ("accumulate", "widths", "decompose", "simplify")
 
-def select(root: UOp, target: Target) -> UOp:
+
+def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UOp:
     """Every kernel in the target's ops and dtypes; raises CompileError or Unsupported. Arguments stay: a small float's bits are its
-    memory."""
+    memory. `steps` receives the graph after each of STEPS."""
     uniques = itertools.count(highest_unique(toposort(root)) + 1)
-    return root.replace(src=tuple(c.replace(src=(_kernel(c.src[0], target, uniques), *c.src[1:])) for c in root.src))
+    bodies = [_kernel(c.src[0], target, uniques) for c in root.src]
+    if steps is not None:
+        steps.update({name: _with(root, [found[k] for found in bodies]) for k, name in enumerate(STEPS)})
+    return _with(root, [found[-1] for found in bodies])
 
 
-def _kernel(body: UOp, target: Target, uniques: Iterator[int]) -> UOp:
-    body = Rewriter(VALUES)(_primitive(machine_widths(accumulate(body, uniques))))
-    for u in toposort(body):
+def _with(root: UOp, bodies: list[UOp]) -> UOp:
+    return root.replace(src=tuple(c.replace(src=(body, *c.src[1:])) for c, body in zip(root.src, bodies)))
+
+
+def _kernel(body: UOp, target: Target, uniques: Iterator[int]) -> tuple[UOp, ...]:
+    """The body after each step."""
+    shaped = has_shape(toposort(body))
+    accumulated = devectorise(body, machine_of(target), uniques) if shaped else accumulate(body, uniques)
+    sized = machine_widths(accumulated)
+    primitive = _primitive(sized)
+    simplified = (Scalars if shaped else Rewriter)(VALUES)(primitive)
+    for u in toposort(simplified):
         if u.op in ALU and u.op not in target.ops:
             raise Unsupported(u.op.name, target.name)
-    return body
+    return accumulated, sized, primitive, simplified
+
+
+class Scalars(Rewriter):
+    """Rewrites scalars: the rules are written for them. A vector is left to the target's own compiler."""
+
+    def _step(self, u: UOp) -> UOp:
+        if u.shape == ():
+            return super()._step(u)
+        src = tuple([self.done[s] for s in u.src])
+        return u if src == u.src else u.replace(src=src)
 
 
 def _primitive(body: UOp) -> UOp:
@@ -48,6 +77,7 @@ def _primitive(body: UOp) -> UOp:
     done: dict[UOp, UOp] = {}
     for u in toposort(body):
         done[u] = _lower(u, tuple(done[s] for s in u.src))
+    note("decompose", body, done[body], done)
     return done[body]
 
 
@@ -57,9 +87,15 @@ def _lower(u: UOp, src: tuple[UOp, ...]) -> UOp:
     own = _OWN.get(u.op)
     if own is not None and own[0](u):
         return own[1](u.replace(src=src))
-    if u.op in ALU or u.op in (Op.CONST, Op.BITCAST):
+    if u.op is Op.CONST and u.dtype not in SMALL:
+        return u
+    if u.op in _CONVERTED or (u.op in ALU and (is_elementary(u) or is_small(u))):
         return lower([u], dict(zip(u.src, src)))[0]
     return u if src == u.src else u.replace(src=src)
+
+
+#: Ops that may hold small floats whatever they do.
+_CONVERTED = frozenset({Op.CONST, Op.CAST, Op.BITCAST})
 
 
 def _fused_integers(u: UOp) -> UOp:

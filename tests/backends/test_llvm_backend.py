@@ -1,6 +1,7 @@
 """The llvm backend as a whole: tensor graphs through the compiler, its options, guard pages in a worker."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -86,14 +87,10 @@ def careless(by: int) -> LlvmTarget:
 
     class Moved(LlvmTarget):
         def render(self, linear: UOp) -> str:
-            out = []
-            for line in super().render(linear).splitlines():
-                if "getelementptr float, ptr %p0" in line:
-                    name, operand = line.strip().partition(" = ")[0], line.rpartition("i64 ")[2]
-                    out += [f"  {name}.by = add i64 {operand}, {by}", f"  {name} = getelementptr float, ptr %p0, i64 {name}.by"]
-                else:
-                    out.append(line)
-            return "\n".join(out) + "\n"
+            text = super().render(linear)
+            assert "  %p0 = load ptr" in text
+            moved = f"  %p0 = getelementptr float, ptr %p0.own, i64 {by}"
+            return re.sub("  %p0 = (load ptr.*)", rf"  %p0.own = \1\n{moved}", text)
 
     return Moved()
 

@@ -1,7 +1,9 @@
 """`pyref`: a target that executes instruction lists in Python, element by element: stages are tested without a toolchain."""
 
 import ctypes
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +14,9 @@ from uops.compiler.fold import FOLD
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.text import parse, show
+
+sys.path.insert(0, str(Path(__file__).parent))  # test modules share `schedules`
+pytest.register_assert_rewrite("schedules")
 
 
 class PyRef:

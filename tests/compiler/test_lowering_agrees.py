@@ -14,6 +14,7 @@ from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, compile
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import generate
+from uops.fuzz.producers import FEATURES
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import compositions as c
@@ -272,22 +273,15 @@ def keys(graph: UOp) -> set[str]:
 
 
 EXACT = (*dt.INTS, dt.bool_)
+ONE_DEVICE = FEATURES - {"shards", "everywhere"}
 
 
 @pytest.mark.parametrize("block", range(4))
 def test_generated_integer_programs_agree(block: int) -> None:
-    target, ran = LlvmTarget(Tier.FAST), 0
+    target = LlvmTarget(Tier.FAST)
     for seed in range(block * 40, block * 40 + 40):
-        case = generate(SeededDraw(seed), nodes=14, max_elements=120, dtypes=EXACT)
-        if not one_device(case.graph):
-            continue
+        case = generate(SeededDraw(seed), nodes=14, max_elements=120, dtypes=EXACT, features=ONE_DEVICE)
         check(case.graph, dict(case.inputs), target)
-        ran += 1
-    assert ran >= 30
-
-
-def one_device(graph: UOp) -> bool:
-    return not any(isinstance(u.device, tuple) for u in toposort(graph))
 
 
 def test_the_comparison_sees_a_wrong_bit(pyref: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 from uops.compiler import Config, lower, outputs
 from uops.compiler.linear import number
 from uops.compiler.passes.accumulate import accumulate, identity
-from uops.compiler.passes.callify import callify, outputs, resolve
+from uops.compiler.passes.callify import callify, resolve
 from uops.compiler.passes.linearize import instructions
 from uops.compiler.passes.plan import ALIGNMENT, lifetimes, plan
 from uops.compiler.passes.rangeify import rangeify

@@ -10,12 +10,14 @@ from typing import Any
 import click
 
 from uops import __version__
+from uops.cli.bisect import bisect, stages
 from uops.cli.check import check
 from uops.cli.common import to_reader
 from uops.cli.compile import compile_
 from uops.cli.conform import conform
 from uops.cli.run import run
 from uops.cli.spec import spec
+from uops.cli.view import view
 from uops.spec.errors import Crash, SpecError, UopsError
 
 __all__ = ["main"]
@@ -79,5 +81,5 @@ def main() -> None:
     """An executable UOp specification: its rows, a reference interpreter, a compiler, and the judge of any backend."""
 
 
-for _command in (spec, check, run, compile_, conform):
+for _command in (spec, check, run, compile_, view, bisect, stages, conform):
     main.add_command(_command)

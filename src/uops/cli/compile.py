@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,12 +23,17 @@ SOURCE, OBJECT = "source", "object"
 @program_argument()
 @backend_option(required=True, help="Whose target to compile for.")
 @click.option("--stage", "-s", default=SOURCE, show_default=True, help="A stage, the dialect that it gives, source or object.")
+@click.option("--pass", "-p", "pass_", metavar="PASS", help="A pass, or a step of one, in place of a stage.")
+@click.option(
+    "--log", "log", is_flag=True, help="Print every application of a rewrite rule, as lines of JSON, in place of a stage."
+)
 @click.option("--output", "-o", "out", type=click.Path(dir_okay=False, writable=True), metavar="OUT", help="Write to a file.")
-def compile_(file: str, backend_name: str, stage: str, out: str | None) -> None:
+def compile_(file: str, backend_name: str, stage: str, pass_: str | None, log: bool, out: str | None) -> None:
     """Lower a .uops program and print it at any stage.
 
     A stage is .uops text, the target's source, or object code, which goes into a file. The stages are tensor (as given), callify,
-    rangeify, optimize, expand, select, linearize, plan, render, source and object.
+    rangeify, optimize, expand, select, linearize, plan, render, source and object. A pass is one of these stages, or a step of
+    select: accumulate, widths, decompose, simplify.
     """
     from uops.backends.contract import CompilerBackend
     from uops.spec.dialects import Dialect
@@ -43,7 +50,12 @@ def compile_(file: str, backend_name: str, stage: str, out: str | None) -> None:
     if name == OBJECT:
         _write_objects(kernels(root, found), out)
         return
-    text = "\n".join(source(k) for k in kernels(root, found)) if name == SOURCE else lowered(root, found, name)
+    if log:
+        text = "".join(steps(root, found))
+    elif pass_ is not None:
+        text = passed(root, found, pass_)
+    else:
+        text = "\n".join(source(k) for k in kernels(root, found)) if name == SOURCE else lowered(root, found, name)
     if out:
         Path(out).write_text(text, encoding="utf-8")
     else:
@@ -68,6 +80,33 @@ def lowered(root: UOp, found: CompilerBackend, stage: str) -> str:
     from uops.spec.text import show
 
     return show(root if stage == "tensor" else lower(root, found.target, upto=stage), types=True)
+
+
+def passed(root: UOp, found: CompilerBackend, name: str) -> str:
+    """The graph after a pass, or after a step of one, as text with types; a usage error lists all."""
+    from uops.compiler import config
+    from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
+    from uops.spec.text import show
+
+    state = Lowering(found.target, config.default(), steps={})
+    assert state.steps is not None
+    for p in PIPELINE:
+        root = run_pass(p, root, state)
+        if p.name == name or name in state.steps:
+            return show(root if p.name == name else state.steps[name], types=True)
+    known = [*(p.name for p in PIPELINE), *state.steps]
+    raise click.BadParameter(f"no pass is called {name!r}; the passes are {', '.join(known)}", param_hint="--pass")
+
+
+def steps(root: UOp, found: CompilerBackend) -> Iterator[str]:
+    """A line per application of a rule: the rule, the node before and after, and what the rule's variables stood for."""
+    from uops.compiler.trace import trace
+    from uops.spec.node import UOp as Node
+    from uops.spec.text import show
+
+    for s in trace(root, found.target).steps():
+        where = {k: show(v) if isinstance(v, Node) else str(v) for k, v in s.binding.items()}
+        yield json.dumps({"rule": s.rule, "before": show(s.before), "after": show(s.after), "where": where}) + "\n"
 
 
 def kernels(root: UOp, found: CompilerBackend) -> list[UOp]:

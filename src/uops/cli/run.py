@@ -36,10 +36,13 @@ TIMEOUT = 600.0
     help="Arrays named p<slot>, b<unique> and by variable. Without it they are random.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random inputs.")
-@dialect_option("tensor", "What the program is written in; a backend takes tensor.")
+@dialect_option("tensor", "What the program is written in; the interpreter takes all, a backend takes tensor.")
+@click.option("--schedule", type=int, help="Seed of an order for all that a kernel leaves unordered; for the interpreter.")
 @click.option("--bits", is_flag=True, help="Show the bits of every float beside its value.")
 @json_option()
-def run(file: str, backend_name: str, inputs: str | None, seed: int, dialect: str, bits: bool, as_json: bool) -> None:
+def run(
+    file: str, backend_name: str, inputs: str | None, seed: int, dialect: str, schedule: int | None, bits: bool, as_json: bool
+) -> None:
     """Evaluate a .uops program on given or random inputs.
 
     Prints the values of its root and the contents of the buffers that it wrote.
@@ -50,10 +53,12 @@ def run(file: str, backend_name: str, inputs: str | None, seed: int, dialect: st
     from uops.spec.text import parse_file
     from uops.spec.verify import verify
 
+    if backend_name != INTERP and (dialect.lower() != "tensor" or schedule is not None):
+        raise click.UsageError(f"{backend_name} takes programs of the tensor dialect, without a schedule: leave out --backend")
     root = parse_file(file)
     verify(root, Dialect(dialect.lower()))
     given = checked(root, npz.load(inputs)) if inputs else random_inputs(root, seed)
-    result = evaluate(root, given, backend_name)
+    result = evaluate(root, given, backend_name, schedule)
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs else seed}
         buffers = {k: _json(v) for k, v in result.buffers.items()}
@@ -70,12 +75,12 @@ def named(result: Result) -> dict[str, Any]:
     return values | {f"buffer {k}": v for k, v in result.buffers.items()}
 
 
-def evaluate(root: UOp, inputs: Mapping[str, Any], name: str) -> Result:
+def evaluate(root: UOp, inputs: Mapping[str, Any], name: str, schedule: int | None = None) -> Result:
     """Run here on the interpreter, and on any other backend in a process of its own: it may crash."""
     if name == INTERP:
         from uops.interp import run as interpret
 
-        return interpret(root, inputs)
+        return interpret(root, inputs, schedule=schedule)
     from uops.backends.answer import fault
     from uops.backends.worker import Case, Limits, Worker
     from uops.spec.errors import Trap, UopsError

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import numpy as np
 import pytest
-from scheduled_programs import PROGRAMS, inputs, matmul, p
+from scheduled_programs import PROGRAMS, inputs, layernorm, matmul, p, softmax
 
 from uops.compiler.optimize.accesses import accesses, merged
 from uops.compiler.optimize.heuristics import choose
@@ -16,7 +18,7 @@ from uops.interp import run
 from uops.spec import build as b
 from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
-from uops.spec.node import UOp
+from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.verify import verify
 
@@ -42,7 +44,7 @@ def test_chosen_schedules_keep_the_result(name: str, machine: Machine) -> None:
     for c in launch.src:
         s = begin(c.src[0])
         assert s is not None
-        calls.append(c.replace(src=(sink(choose(s, machine)), *c.src[1:])))
+        calls.append(c.replace(src=(sink(choose(s, machine, count(100))), *c.src[1:])))
     scheduled = launch.replace(src=tuple(calls))
     verify(scheduled, Dialect.SCHEDULED)
     (out,) = outputs(graph)
@@ -52,12 +54,12 @@ def test_chosen_schedules_keep_the_result(name: str, machine: Machine) -> None:
 
 def test_a_machine_without_vectors_changes_nothing() -> None:
     s = first(PROGRAMS["gemm"]())
-    assert choose(s, PLAIN) is s
+    assert choose(s, PLAIN, count(100)) is s
 
 
 def test_a_gemm_is_a_tile_of_registers() -> None:
 
-    axes = choose(first(matmul(p(0, 96, 64), p(1, 64, 128))), WIDE).axes
+    axes = choose(first(matmul(p(0, 96, 64), p(1, 64, 128))), WIDE, count(100)).axes
     upcast = [int(a.extent) for a in axes if a.type is AxisType.UPCAST]
     lanes, rows = max(upcast), min(upcast)
     assert lanes % 16 == 0 and rows > 1
@@ -65,8 +67,8 @@ def test_a_gemm_is_a_tile_of_registers() -> None:
 
 
 def test_rows_are_summed_in_lanes_and_columns_side_by_side() -> None:
-    assert shape(choose(first(b.reduce(p(0, 8, 128), Op.ADD, (1,))), WIDE)) == [("L", 8), ("R", 2), ("r", 64)]
-    assert shape(choose(first(b.reduce(p(0, 8, 128), Op.ADD, (0,))), WIDE)) == [("L", 2), ("u", 64), ("R", 8)]
+    assert shape(choose(first(b.reduce(p(0, 8, 128), Op.ADD, (1,))), WIDE, count(100))) == [("L", 8), ("R", 2), ("r", 64)]
+    assert shape(choose(first(b.reduce(p(0, 8, 128), Op.ADD, (0,))), WIDE, count(100))) == [("L", 2), ("u", 64), ("R", 8)]
 
 
 def test_loops_that_are_one_walk_are_joined() -> None:
@@ -81,3 +83,22 @@ def test_an_access_has_its_stride_in_every_loop() -> None:
     s = first(b.add(p(0, 4, 8), b.permute(p(1, 8, 4), (1, 0))))
     i, j = s.outputs
     assert sorted((a.stride(i), a.stride(j)) for a in accesses(s.effect)) == [(1, 4), (8, 1), (8, 1)]
+
+
+def local_sizes(s: Schedule) -> list[int]:
+    return [int(u.arg.size) for u in toposort(s.effect) if u.op is Op.BUFFER]
+
+
+def test_a_row_that_two_loops_share_is_kept_in_local_memory() -> None:
+    assert local_sizes(choose(first(softmax(p(0, 6, 40))), WIDE, count(100))) == [40]
+    assert local_sizes(choose(first(layernorm(p(0, 4, 36))), WIDE, count(100))) == []  # a difference is cheap to compute again
+    assert local_sizes(choose(first(softmax(p(0, 2, 1 << 20))), WIDE, count(100))) == []  # longer than the first cache
+
+
+def test_the_rows_of_a_product_share_a_packed_panel() -> None:
+    many, few = matmul(p(0, 96, 20), p(1, 20, 128)), matmul(p(0, 12, 20), p(1, 20, 128))
+    (size,) = local_sizes(choose(first(many), WIDE, count(100)))
+    assert size % 20 == 0
+    assert local_sizes(choose(first(few), WIDE, count(100))) == []
+    across = matmul(p(0, 96, 20), b.permute(p(1, 128, 20), (1, 0)))
+    assert len(local_sizes(choose(first(across), WIDE, count(100)))) == 1

@@ -1,0 +1,84 @@
+"""What passes and Rewriters say about their work while somebody records it.
+
+Takes: nothing. Gives: inside of `with recording() as log:` a `Move` for every graph that a pass turns into another one, with the
+replacement of each node that the pass knows, and the `Step`s of every Rewriter. Off by default: `note` then costs one look-up.
+Only the context that records is heard, so threads do not mix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from uops.spec.node import UOp
+from uops.spec.record import dataclass as record
+
+if TYPE_CHECKING:
+    from uops.compiler.rewrite import Rewriter, Rule, Step
+
+#: What became of nodes. A node that is not there is the same node on replaced sources.
+Put = Mapping[UOp, "UOp | tuple[UOp, ...]"]
+
+
+@record(frozen=True, slots=True)
+class Move:
+    """`by` made `after` of `before`. `kernel` is the position of the kernel for which it did, None where equal graphs of all
+    kernels have one move; `steps` and `rules` are those of a Rewriter, whose memory `put` then is. `terms`
+    is a Rewriter that simplified terms while `after` was built, `made` are nodes that a node needed beside what it became."""
+
+    by: str
+    before: UOp
+    after: UOp
+    put: Put
+    kernel: int | None = None
+    steps: Sequence[Step] = ()
+    rules: Sequence[Rule] = ()
+    terms: Rewriter | None = None
+    made: Put | None = None
+
+
+@dataclass(slots=True)
+class Log:
+    """Moves in the order of their ends, and decisions about whole kernels: (what was decided, before, after)."""
+
+    moves: list[Move] = field(default_factory=list)
+    decisions: list[tuple[str, UOp, UOp]] = field(default_factory=list)
+
+
+_active: ContextVar[Log | None] = ContextVar("uops.compiler.log", default=None)
+
+
+def active() -> Log | None:
+    """The log that records here, if one does."""
+    return _active.get()
+
+
+@contextmanager
+def recording() -> Iterator[Log]:
+    """Hear what passes note inside."""
+    log = Log()
+    token = _active.set(log)
+    try:
+        yield log
+    finally:
+        _active.reset(token)
+
+
+def note(
+    by: str, before: UOp, after: UOp, put: Put | None = None, *,
+    kernel: int | None = None, terms: Rewriter | None = None, made: Put | None = None,
+) -> None:  # fmt: skip
+    """Tell whoever records that `by` made `after` of `before`; `put` is not copied, so it must be complete by the end."""
+    log = _active.get()
+    if log is not None and before is not after:
+        log.moves.append(Move(by, before, after, {} if put is None else put, kernel, terms=terms, made=made))
+
+
+def decided(what: str, before: UOp, after: UOp) -> None:
+    """Tell whoever records of a decision, such as an OptOp, that made `after` of `before` by moves of its own."""
+    log = _active.get()
+    if log is not None:
+        log.decisions.append((what, before, after))

@@ -1,0 +1,101 @@
+"""LOCAL memory for values that a kernel uses again: filled once per iteration of the loops kept outside, then read.
+
+`staged` puts a value of a Schedule into a LOCAL Buffer. Of the loops that the value depends on, those in `over` become the Buffer's
+axes, filled by loops of their own; the others stay around the filling. The filling happens before every use (After), so that loops
+nest by what they need: the kept loops around both. Spec: Lowering Pipeline/Optimize ("insert local buffers"); R59 to R61.
+
+`repeated` finds values that a kernel computes in several loops alike: the same expression but for the loop that runs through it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from uops.compiler.linear import number
+from uops.compiler.log import note
+from uops.compiler.optimize.accesses import dependence
+from uops.compiler.optimize.schedule import Schedule, axis_of
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
+from uops.spec.axes import AxisType
+from uops.spec.node import UOp, substitute, toposort
+from uops.spec.ops import ALU, Op
+from uops.spec.scope import closed_by
+
+#: Types that a filling loop keeps; every other becomes LOOP.
+_KEPT = frozenset({AxisType.UPCAST})
+
+
+def staged(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]], unique: int) -> Schedule:
+    """The schedule with the values of `uses` read from one LOCAL Buffer.
+
+    Each use is a node and the loops that run through it, in the order of the Buffer's axes; but for these loops, the nodes are the
+    same. Extents are constants. `unique` is the Buffer's identity.
+    """
+    value, over = uses[0]
+    free = 1 + max((int(r.arg.axis_id) for r in _ranges(s)), default=0)
+    filling = tuple(_filling(r, free + k) for k, r in enumerate(over))
+    sizes = [_extent(r) for r in over]
+    buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, _device(value), AddrSpace.LOCAL, unique))
+    fill = B.store(_at(buffer, filling, sizes), substitute(value, dict(zip(over, filling, strict=True))))
+    for r in sorted(filling, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
+        fill = UOp(Op.END, (fill, r))
+    ready = B.after(buffer, fill)
+    reads = {u: UOp(Op.LOAD, (_at(ready, loops, sizes),), LoadArg()) for u, loops in uses}
+    effect = substitute(s.effect, reads)
+    note("local memory", s.effect, effect, reads)
+    return Schedule(s.name, effect, s.outputs, s.done)
+
+
+def _ranges(s: Schedule) -> Iterator[UOp]:
+    return (u for u in toposort(s.effect, *s.outputs) if u.op is Op.RANGE)
+
+
+def _filling(r: UOp, axis_id: int) -> UOp:
+    kind = r.arg.type if r.arg.type in _KEPT else AxisType.UPCAST if r.arg.type is AxisType.UNROLL else AxisType.LOOP
+    return UOp(Op.RANGE, r.src, RangeArg(axis_id, kind))
+
+
+def _extent(r: UOp) -> int:
+    extent = axis_of(r).extent
+    assert isinstance(extent, int)
+    return extent
+
+
+def _device(value: UOp) -> str:
+    return value.device if isinstance(value.device, str) else "CPU"
+
+
+def _at(memory: UOp, index: Sequence[UOp], sizes: Sequence[int]) -> UOp:
+    flat: UOp = number(0)
+    for i, n in zip(index, sizes, strict=True):
+        flat = i if flat is number(0) else UOp(Op.ADD, (UOp(Op.MUL, (flat, number(n))), i))
+    return UOp(Op.INDEX, (memory, flat))
+
+
+def repeated(s: Schedule, least_work: int, work: dict[UOp, int]) -> list[tuple[UOp, tuple[UOp, ...]]]:
+    """The largest value that costs at least `least_work` and is computed in two or more innermost loops alike: its uses."""
+    order = toposort(s.effect)
+    needs = dependence(order)
+    inner = _inner_loops(s, order)
+    found: dict[tuple[UOp, UOp], list[tuple[UOp, tuple[UOp, ...]]]] = {}
+    for u in reversed(order):
+        own = [r for r in needs[u] if r in inner]
+        if u.op not in ALU or u.dtype not in dt.STORABLE or len(own) != 1 or work[u] < least_work:
+            continue
+        r = own[0]
+        key = substitute(u, {r: _MARK.replace(src=r.src)}), r.src[0]
+        found.setdefault(key, []).append((u, (r,)))
+    alike = [uses for uses in found.values() if len({loops for _, loops in uses}) > 1]
+    return max(alike, key=lambda uses: work[uses[0][0]], default=[])
+
+
+_MARK = UOp(Op.RANGE, (number(1),), RangeArg(-1, AxisType.LOOP))
+
+
+def _inner_loops(s: Schedule, order: Sequence[UOp]) -> set[UOp]:
+    """The innermost output loop, and the loops of Reduces over one."""
+    found = {closed_by(u)[0] for u in order if u.op is Op.REDUCE and len(closed_by(u)) == 1}
+    return found | set(s.outputs[-1:])

@@ -1,0 +1,76 @@
+"""Cuts: in which pieces a shaped value is computed, and what computing a piece costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from uops.compiler.passes.positions import NOTHING, Lanes, Piece, Sums, index_of, size
+from uops.spec import dtypes as dt
+from uops.spec.node import UOp
+from uops.spec.ops import ALU, Op
+
+
+def cut(sums: Sums, u: UOp, width: int) -> list[Piece]:
+    """The pieces in which a Store writes: consecutive in memory if any are, else in the order of its last axis."""
+    n = size(u.src[1])
+    if n == 1 or width == 1:
+        return [(p,) for p in range(n)]
+    lanes = sums.of(index_of(u), tuple(range(n)))
+    runs = _runs(lanes, n) if lanes is not None else [list(range(n))]
+    if max(map(len, runs)) == 1:
+        runs = [list(range(n))]
+    return [piece for run in runs for piece in chunks(run, width)]
+
+
+def chunks(run: Sequence[int], width: int) -> Iterator[Piece]:
+    """A run in full vectors, then powers of two."""
+    k = 0
+    while k < len(run):
+        while width > len(run) - k:
+            width //= 2
+        yield tuple(run[k : k + width])
+        k += width
+
+
+def _runs(lanes: Lanes, n: int) -> list[list[int]]:
+    """The positions in runs of consecutive addresses."""
+    keys: dict[tuple[int, ...], list[tuple[int, int]]] = {}
+    for p in range(n):
+        varying = tuple([k[p] for k in lanes.terms.values() if isinstance(k, tuple)])
+        keys.setdefault(varying, []).append((lanes.constant[p if len(lanes.constant) > 1 else 0], p))
+    found: list[list[int]] = []
+    for places in keys.values():
+        last = None
+        for c, p in sorted(places):
+            if last is None or c != last + 1:
+                found.append([])
+            found[-1].append(p)
+            last = c
+    return sorted(found)
+
+
+def cost(sums: Sums, root: UOp, piece: Piece) -> int:
+    """What computing a piece costs, roughly: 2 per access or operation of one vector, 1 for a scalar to be spread, 2 per lane of
+    an access that is not contiguous."""
+    total = 0
+    pending, seen = [(root, piece)], set[tuple[UOp, Piece]]()
+    while pending:
+        u, piece = pending.pop()
+        u, piece = sums.source(u, piece)
+        if (u, piece) in seen or NOTHING in piece:
+            continue
+        seen.add((u, piece))
+        if u.op is Op.LOAD:
+            total += _access_cost(sums.of(index_of(u), piece), len(piece))
+            pending += [(s, piece) for s in u.src[1:] if s.shape != ()]
+        elif u.op in ALU and not (u.dtype is dt.index and sums.of(u, piece) is not None):
+            total += 2 if len(piece) > 1 else 1
+            pending += [(s, piece) for s in u.src if s.shape != ()]
+    return total
+
+
+def _access_cost(lanes: Lanes | None, w: int) -> int:
+    if w == 1:
+        return 1
+    steps = None if lanes is None else lanes.steps
+    return 1 if steps is not None and not any(steps) else 2 if steps == tuple(range(w)) else 2 * w

@@ -1,0 +1,81 @@
+"""Which of the rewrite steps that a pass took is wrong: each is tried on values of its own.
+
+Takes: the steps of a log (`uops.compiler.log`). Gives: the first whose two sides differ. What is no arithmetic - a Load, a Range, a
+Param - is a leaf, and gets values from its min_max: ends, neighbours of 0, and others drawn by a seed. A step that differs is
+wrong, since a rule must hold for all values of its leaves; one that does not may still be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from uops.backends.arrays import STORAGE
+from uops.compiler.rewrite import Step
+from uops.fuzz.draw import SeededDraw
+from uops.fuzz.values import edge_bits
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import Kind
+from uops.spec.errors import SpecError, Trap
+from uops.spec.node import UOp, substitute, toposort
+from uops.spec.ops import ALU, Op
+
+Array = npt.NDArray[Any]
+#: Tuples of values that a step is tried on.
+TRIED = 256
+#: Bounds of index leaves that have none.
+_FAR = 1 << 20
+_INNER = ALU | {Op.CAST, Op.BITCAST, Op.CONST}
+
+
+def wrong_step(steps: Iterable[Step], seed: int = 0) -> Step | None:
+    """The first step that does not keep the value."""
+    draw = SeededDraw(seed)
+    return next((s for s in steps if _differs(s.before, s.after, draw)), None)
+
+
+def _differs(before: UOp, after: UOp, draw: SeededDraw) -> bool:
+    leaves = [u for u in toposort(before, after, gate=lambda u: u.op in _INNER) if u.op not in _INNER]
+    if any(u.shape != () or u.dtype is dt.void for u in (before, after, *leaves)):
+        return False
+    params = {u: b.param(k, (TRIED,), u.dtype) for k, u in enumerate(leaves)}
+    inputs = {f"p{k}": _values(u, draw) for k, u in enumerate(leaves)}
+    try:
+        (x,) = run(substitute(before, params), inputs, check=False).values
+        (y,) = run(substitute(after, params), inputs, check=False).values
+    except (Trap, SpecError):  # these values are none that the leaves have together
+        return False
+    return not bool(np.all(_same(*np.broadcast_arrays(x, y))))
+
+
+def _same(x: Array, y: Array) -> Array:
+    if x.dtype.kind in "iubO":
+        return np.asarray(x == y)
+    bits = f"u{x.dtype.itemsize}"
+    same = np.ascontiguousarray(x).view(bits) == np.ascontiguousarray(y).view(bits)
+    return np.asarray(same | (np.isnan(x.astype(np.float64)) & np.isnan(y.astype(np.float64))))
+
+
+def _values(u: UOp, draw: SeededDraw) -> Array:
+    d = u.dtype
+    if d.is_float:
+        pool = edge_bits(d)
+        bits = np.array([draw.choice(pool) for _ in range(TRIED)], np.uint64)
+        return bits.astype(f"u{d.itemsize}").view(STORAGE[d])
+    if d.kind is Kind.BOOL:
+        return np.array([draw.integer(0, 1) for _ in range(TRIED)], np.bool_)
+    lo, hi = _bounds(u)
+    edges = [v for v in (lo, hi, lo + 1, hi - 1, -1, 0, 1, 2, 3) if lo <= v <= hi]
+    return np.array([draw.choice(edges) if k % 3 == 0 else draw.integer(lo, hi) for k in range(TRIED)], STORAGE[d])
+
+
+def _bounds(u: UOp) -> tuple[int, int]:
+    lo, hi = u.min_max or (-_FAR, _FAR)
+    if u.dtype is dt.index:
+        lo, hi = max(lo, -_FAR), min(hi, _FAR)
+    return int(lo), int(hi)

@@ -1,0 +1,46 @@
+"""`uops view`: a lowering as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from uops.cli.common import backend, backend_option, program_argument
+
+
+@click.command()
+@program_argument()
+@backend_option(default="llvm", show_default=True, help="Whose target to compile for.")
+@click.option(
+    "--output",
+    "-o",
+    "out",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="OUT",
+    help="The page; FILE with .html if left out.",
+)
+def view(file: str, backend_name: str, out: str | None) -> None:
+    """Show a lowering as one HTML page, a column per stage.
+
+    The page needs no network.
+
+    Choose a node to see what it was and became in every stage, and the rules and passes that did it.
+    """
+    from uops.backends.contract import CompilerBackend
+    from uops.cli.viewer.columns import view as shown
+    from uops.cli.viewer.page import page
+    from uops.compiler.trace import trace
+    from uops.spec.dialects import Dialect
+    from uops.spec.errors import UopsError
+    from uops.spec.text import parse_file
+    from uops.spec.verify import verify
+
+    root = parse_file(file)
+    verify(root, Dialect.TENSOR)
+    found = backend(backend_name)
+    if not isinstance(found, CompilerBackend):
+        raise UopsError(f"{backend_name} evaluates graphs by itself: it is no target of the compiler")
+    path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
+    path.write_text(page(shown(trace(root, found.target)), Path(file).name, found.target.name), encoding="utf-8")
+    click.echo(str(path))

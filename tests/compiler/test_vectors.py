@@ -1,0 +1,201 @@
+"""Vector axes become native vectors, and every stage on the way gives the same bits as the schedule they came from."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from schedules import FAST, LOOP, NUMPY, REDUCE, UNROLL, UPCAST, agree, later_stages, nested, padded, scheduled, split
+
+from uops.compiler.target import PLAIN, machine_of
+from uops.spec import build as b
+from uops.spec import compositions as c
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace
+from uops.spec.dtypes import DType
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+F32 = dt.float32
+
+
+def floats(*shape: int, dtype: Any = np.float32) -> Any:
+    """Small multiples of 1/4: sums and products of them are exact."""
+    n = int(np.prod(shape))
+    return (np.arange(n, dtype=np.float64) * 7 % 23 / 4 - 2).astype(dtype).reshape(shape)
+
+
+def p(slot: int, *shape: int, dtype: DType = F32) -> UOp:
+    return b.param(slot, shape, dtype)
+
+
+def count(root: UOp, op: Op, shape: tuple[int, ...] | None = None) -> int:
+    return sum(u.op is op and (shape is None or u.shape == shape) for u in toposort(root))
+
+
+def test_an_elementwise_kernel_is_vector_accesses_and_vector_arithmetic() -> None:
+    root = scheduled(b.add(p(0, 64), p(1, 64)), split(0, 16, UPCAST))
+    stages = agree(root, {"p0": floats(64), "p1": floats(64) * 3})
+    selected = stages["selected"]
+    w = machine_of(FAST).lanes(F32)
+    assert count(selected, Op.LOAD, (w,)) == 2 * 16 // w and count(selected, Op.LOAD, ()) == 0
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3, 4, 6, 12, 20, 24, 48])
+def test_a_vector_axis_of_any_extent_is_cut_into_powers_of_two(factor: int) -> None:
+    root = scheduled(b.mul(b.add(p(0, 240), 1.0), p(1, 240)), split(0, factor, UPCAST))
+    agree(root, {"p0": floats(240), "p1": floats(240)})
+
+
+@pytest.mark.parametrize("tile", [(2, 32, 1), (6, 16, 1), (4, 4, 2), (3, 8, 4)])
+def test_a_register_tile_of_a_gemm(tile: tuple[int, int, int]) -> None:
+    mi, nj, uk = tile
+    graph = c.gemm(p(0, 12, 8), p(1, 8, 32))
+    loops = nested(1, 0) if nj < 32 else nested(0)
+    root = scheduled(graph, split(2, uk, UNROLL), split(0, mi, UPCAST), split(1, nj, UPCAST), loops)
+    agree(root, {"p0": floats(12, 8), "p1": floats(8, 32)})
+
+
+@pytest.mark.parametrize("d", dt.STORABLE, ids=lambda d: d.name)
+def test_products_of_every_dtype_are_summed_in_a_tile(d: DType) -> None:
+    """Small floats are summed in float32, their products exact (R32): the numbers here are exact however they are rounded."""
+    x = (np.arange(12 * 8) % 3 - 1).reshape(12, 8).astype(NUMPY[d.name])
+    y = (np.arange(8 * 32) % 5 % 2).reshape(8, 32).astype(NUMPY[d.name])
+    graph = c.gemm(p(0, 12, 8, dtype=d), p(1, 8, 32, dtype=d))
+    agree(scheduled(graph, split(2, 2, UNROLL), split(0, 3, UPCAST), split(1, 32, UPCAST), nested(0)), {"p0": x, "p1": y})
+
+
+@pytest.mark.parametrize("factor", [2, 4, 8, 16, 32, 64, 6])
+@pytest.mark.parametrize("op", [Op.ADD, Op.MAX, Op.MUL])
+def test_a_row_reduction_folds_the_lanes_of_its_accumulators(factor: int, op: Op) -> None:
+    x = p(0, 3, 192)
+    value = b.maximum(x, -2.0) if op is Op.MUL else x
+    root = scheduled(b.reduce(value, op, (1,)), split(1, factor, UNROLL))
+    data = np.where(floats(3, 192) > 3, 2, 1).astype(np.float32) if op is Op.MUL else floats(3, 192)
+    agree(root, {"p0": data})
+
+
+def test_rows_and_lanes_together() -> None:
+    """A product of a matrix and a vector: lanes go along the reduced axis, rows are accumulators side by side."""
+    graph = b.reduce(b.mul(p(0, 8, 64), b.expand(b.reshape(p(1, 64), (1, 64)), (8, 64))), Op.ADD, (1,))
+    root = scheduled(graph, split(0, 4, UPCAST), split(1, 16, UNROLL))
+    stages = agree(root, {"p0": floats(8, 64), "p1": floats(64)})
+    w = machine_of(FAST).lanes(F32)
+    assert count(stages["selected"], Op.LOAD, (w,)) > 0
+
+
+@pytest.mark.parametrize("changes", [(split(0, 8, UPCAST),), (split(1, 8, UPCAST),), (split(0, 4, UPCAST), split(1, 16, UPCAST))])
+def test_a_transpose_gathers_or_scatters(changes: Any) -> None:
+    root = scheduled(b.contiguous(b.permute(p(0, 16, 32), (1, 0))), *changes)
+    agree(root, {"p0": floats(16, 32)})
+
+
+def test_reversed_lanes() -> None:
+    agree(scheduled(b.contiguous(b.flip(p(0, 64), (True,))), split(0, 16, UPCAST)), {"p0": floats(64)})
+
+
+@pytest.mark.parametrize("n", [5, 16, 21, 37])
+def test_a_padded_axis_is_masked(n: int) -> None:
+    root = scheduled(b.add(p(0, n), 1.0), padded(0, 16), split(0, 16, UPCAST))
+    agree(root, {"p0": floats(n)})
+    root = scheduled(b.reduce(b.add(p(0, 3, n), 1.0), Op.ADD, (1,)), padded(1, 32), split(1, 32, UNROLL))
+    agree(root, {"p0": floats(3, n)})
+
+
+def test_a_gate_that_all_lanes_share_stays_a_branch() -> None:
+    root = scheduled(b.add(p(0, 5, 16), 1.0), padded(0, 4), split(1, 16, UPCAST))
+    stages = agree(root, {"p0": floats(5, 16)})
+    assert all(u.src[2].shape == () for u in toposort(stages["selected"]) if u.op is Op.LOAD and len(u.src) == 3)
+
+
+@pytest.mark.parametrize("d", dt.STORABLE, ids=lambda d: d.name)
+def test_every_dtype_in_lanes(d: DType) -> None:
+    x, y = p(0, 64, dtype=d), p(1, 64, dtype=d)
+    sums = b.or_(x, y) if d is dt.bool_ else b.add(b.mul(x, y), x)
+    data = {"p0": floats(64).astype(NUMPY[d.name]), "p1": floats(64)[::-1].astype(NUMPY[d.name])}
+    agree(scheduled(b.where(b.lt(x, y), sums, b.maximum(x, y)), split(0, 32, UPCAST)), data)
+
+
+@pytest.mark.parametrize("d", dt.STORABLE, ids=lambda d: d.name)
+def test_every_dtype_is_reduced_in_lanes(d: DType) -> None:
+    op = Op.MAX if d.is_float and d.bits == 8 else Op.ADD
+    root = scheduled(b.reduce(p(0, 2, 64, dtype=d), op, (1,)), split(1, 32, UNROLL))
+    agree(root, {"p0": floats(2, 64).astype(NUMPY[d.name])})
+
+
+EDGES = np.array([0.0, -0.0, 1.5, -1.5, 127.9, -128.9, 255.9, 3e9, -3e9, 1e20, -1e20, np.inf, -np.inf, np.nan, 0.5, 65504.0])
+
+
+@pytest.mark.parametrize("to", dt.STORABLE, ids=lambda d: d.name)
+@pytest.mark.parametrize("of", dt.STORABLE, ids=lambda d: d.name)
+def test_conversions_between_widths(of: DType, to: DType) -> None:
+    with np.errstate(all="ignore"):
+        data = EDGES.astype(NUMPY[of.name]) if of.is_float else np.arange(-8, 8).astype(NUMPY[of.name])
+    agree(scheduled(b.cast(p(0, 16, dtype=of), to), split(0, 16, UPCAST)), {"p0": data}, tiers=(FAST,))
+
+
+def test_elementary_functions_and_random_words_in_lanes() -> None:
+    data = np.linspace(0.1, 9, 32).astype(np.float32)
+    for f in (b.exp2, b.log2, b.sin, b.sqrt, b.recip, b.trunc, lambda x: b.pow_(x, x)):
+        later_stages(scheduled(f(p(0, 32)), split(0, 32, UPCAST)))
+    words = np.arange(32, dtype=np.uint64) * 0x123456789
+    root = scheduled(b.threefry(p(0, 32, dtype=dt.uint64), p(1, 32, dtype=dt.uint64)), split(0, 16, UPCAST))
+    agree(root, {"p0": words, "p1": words[::-1].copy()})
+    agree(scheduled(b.mulacc(b.sqrt(p(0, 32)), b.trunc(p(0, 32)), b.recip(p(0, 32))), split(0, 16, UPCAST)), {"p0": data})
+
+
+def test_integer_division_and_shifts_in_lanes() -> None:
+    i, j = p(0, 64, dtype=dt.int32), p(1, 64, dtype=dt.int32)
+    data = {
+        "p0": np.array([-7, 7, -(2**31), 2**31 - 1, 0, -1, 5, 100] * 8, np.int32),
+        "p1": np.repeat(np.array([2, -2, -1, 0, 3, 33, 31, 7], np.int32), 8),
+    }
+    for op in (Op.IDIV, Op.MOD, Op.SHL, Op.SHR):
+        agree(scheduled(b.alu(op, i, j), split(0, 16, UPCAST)), data)
+
+
+def test_lane_numbers_are_values_too() -> None:
+    agree(scheduled(b.add(b.cast(c.arange(64), F32), p(0, 64)), split(0, 16, UPCAST)), {"p0": floats(64)})
+
+
+def test_a_gather_by_loaded_positions() -> None:
+    graph = b.at(p(0, 50), b.cast(p(1, 64, dtype=dt.int32), dt.index))
+    at = (np.arange(64) * 37 % 50).astype(np.int32)
+    agree(scheduled(graph, split(0, 16, UPCAST)), {"p0": floats(50), "p1": at})
+
+
+class Plain:
+    """The same target without a description."""
+
+    name, dtypes, ops, key = FAST.name, FAST.dtypes, FAST.ops, FAST.key
+    render, compile, load = FAST.render, FAST.compile, FAST.load
+
+
+def test_a_store_of_lane_numbers_alone_is_a_vector_kernel_too() -> None:
+    root = scheduled(b.contiguous(c.arange(16)), split(0, 16, UPCAST))
+    for target in (FAST, Plain()):
+        stages = agree(root, {}, target=target)
+        wide = [u for u in toposort(stages["selected"]) if u.op is Op.STORE and u.src[0].shape != ()]
+        assert bool(wide) == (target is FAST)
+
+
+def test_stores_in_lanes_that_a_load_waits_for_are_one_effect() -> None:
+    """A Group that both the Sink and an After hold: three vectors are written, then read reversed."""
+    u, v = b.range_(24, 0, UPCAST), b.range_(24, 1, UPCAST)
+    local = b.buffer(24, F32, addrspace=AddrSpace.LOCAL, unique=9)
+    filled = b.end(b.store(b.at(local, u), b.mul(b.load(b.at(p(1, 24), u)), 2.0)), u)
+    value = b.load(b.at(b.after(local, filled), b.sub(23, v)))
+    body = b.sink(filled, b.end(b.store(b.at(p(0, 24), v), value), v), name="k")
+    call = b.call(body, b.buffer(24, F32, unique=1), b.param(0, (24,), F32), written=(0,))
+    agree(UOp(Op.LINEAR, (call,)), {"p0": floats(24), "b1": np.zeros(24, np.float32)})
+
+
+def test_a_machine_without_vectors_unrolls() -> None:
+    assert machine_of(Plain()) is PLAIN
+    root = scheduled(c.gemm(p(0, 4, 8), p(1, 8, 4)), split(0, 2, UPCAST), split(1, 4, UPCAST), split(2, 2, UNROLL))
+    stages = agree(root, {"p0": floats(4, 8), "p1": floats(8, 4)}, target=Plain())
+    assert all(u.shape == () for u in toposort(stages["selected"]) if u.op in (Op.LOAD, Op.ADD, Op.MUL))
+
+
+def test_loops_stay_where_they_are() -> None:
+    root = scheduled(c.gemm(p(0, 8, 16), p(1, 16, 32)), split(0, 2, LOOP), split(1, 16, UPCAST), split(2, 4, REDUCE))
+    agree(root, {"p0": floats(8, 16), "p1": floats(16, 32)})
