@@ -4,8 +4,8 @@ python bench/interp_kernels.py [--repeat N] [--lanes]
 
 Each program is a TENSOR graph after the compiler's stage `rangeify`: Calls of kernels. Three times are taken, as medians of
 processor time in one run: NumPy's own expression; `kernels`, every kernel of the program by `run_kernel` on memories that are
-there; `run`, the whole program by `uops.interp.run`. NumPy must have one thread. The bar is 20 for `kernels` of gemm and softmax;
-the others are shown for comparison.
+there; `run`, the whole program by `uops.interp.run`. NumPy must have one thread. The bar for gemm and softmax is 20 times NumPy's
+time, for `kernels` and for `run`; the last column names what is above it. The other programs are shown for comparison.
 
 `--lanes` also evaluates each program, at an eighth of the extents, by the per-lane machine, and shows how many times slower than
 the vectorised machine it is there.
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--lanes", action="store_true")
     options = parser.parse_args()
     target = get("llvm").target
-    print(f"{'program':24} {'NumPy':>10} {'kernels':>10} {'ratio':>7} {'bar':>5} {'run':>10} {'ratio':>7}")
+    print(f"{'program':24} {'NumPy':>10} {'kernels':>10} {'ratio':>7} {'run':>10} {'ratio':>7} {'bar':>5}  above")
     for name, (make, extent, bar) in PROGRAMS.items():
         program = make(extent)
         launch = stages(program.graph, target)["rangeify"]
@@ -161,8 +161,10 @@ def main() -> None:
         own = seconds(program.numpy, options.repeat)
         ours = seconds(kernels.run, options.repeat)
         whole = seconds(partial(run, launch, program.inputs), options.repeat)
-        wanted = "" if bar is None else f"{bar:.0f}"
-        print(f"{name:24} {micro(own)} {micro(ours)} {ours / own:7.1f} {wanted:>5} {micro(whole)} {whole / own:7.1f}")
+        ratios = {"kernels": ours / own, "run": whole / own}
+        above = "" if bar is None else " ".join(k for k, r in ratios.items() if r > bar)
+        times = f"{micro(ours)} {ratios['kernels']:7.1f} {micro(whole)} {ratios['run']:7.1f}"
+        print(f"{name:24} {micro(own)} {times} {'' if bar is None else f'{bar:.0f}':>5}  {above}".rstrip())
     if options.lanes:
         show_lanes(target, options.repeat)
 

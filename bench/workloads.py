@@ -23,11 +23,13 @@ Sizes = tuple[int, ...]
 
 
 class Built(NamedTuple):
-    """One instance: `output` is lazy, `reference()` is NumPy's result in float64 or int64, of the same shape."""
+    """One instance: `output` is lazy, `reference()` is NumPy's result in float64 or int64, of the same shape. `peer()` is what
+    NumPy computes in the dtypes of the inputs, where one formula does both."""
 
     output: Tensor
     inputs: tuple[Tensor, ...]
     reference: Callable[[], Array]
+    peer: Callable[[], Array] | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ def _normal(rng: np.random.Generator, *shape: int, dtype: Any = np.float32) -> A
 def _of(f: Callable[..., Tensor], reference: Callable[..., Array], *arrays: Array) -> Built:
     """`f` on Tensors of the arrays, `reference` on the arrays, those of floats in float64."""
     inputs = tuple(map(Tensor.from_numpy, arrays))
-    return Built(f(*inputs), inputs, lambda: reference(*(a if a.dtype.kind in "iu" else a.astype(np.float64) for a in arrays)))
+    wide = tuple(a if a.dtype.kind in "iu" else a.astype(np.float64) for a in arrays)
+    return Built(f(*inputs), inputs, lambda: reference(*wide), lambda: np.ascontiguousarray(reference(*arrays)))
 
 
 def _gemm(s: Sizes, rng: np.random.Generator) -> Built:

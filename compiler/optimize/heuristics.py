@@ -36,6 +36,8 @@ GATHER = 8
 #: Vectors per iteration of an elementwise loop, and accumulators of a reduction: enough to hide latency.
 ELEMENTWISE_VECTORS = 2
 REDUCE_VECTORS = 4
+#: Vectors of columns that are reduced side by side: long pieces of a row of memory.
+COLUMN_VECTORS = 16
 #: Work, in units of `passes.cost`, from which a value that two loops share is kept; and how many of them at most.
 KEPT_WORK = 14
 _MOST_KEPT = 3
@@ -140,8 +142,9 @@ def _output_lane(s: Schedule, f: Facts, lanes: int) -> UOp | None:
 def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule:
     rows = _row_loop(s, f, lane)
     if rows is None:
-        heavy = any(lane in f.needs[u.src[0]] for u in f.reduces)
-        return _split_lanes(s, lane, lanes, REDUCE_VECTORS if heavy else ELEMENTWISE_VECTORS, AxisType.UPCAST)
+        summed = any(lane in f.needs[u.src[0]] for u in f.reduces)
+        vectors = min(COLUMN_VECTORS, machine.registers // 2) if summed else ELEMENTWISE_VECTORS
+        return _split_lanes(s, lane, lanes, vectors, AxisType.UPCAST)
     tile = _best_tile(extent(rows), extent(lane), lanes, machine.registers)
     s = _split_lanes(s, lane, lanes, tile.vectors, AxisType.UPCAST)
     if tile.rows > 1:

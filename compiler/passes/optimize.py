@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 from uops.compiler.log import note
 from uops.compiler.optimize.heuristics import choose
+from uops.compiler.optimize.scan import scanned
 from uops.compiler.optimize.schedule import Schedule, begin, sink
 from uops.compiler.passes.callify import highest_unique
 from uops.compiler.target import PLAIN, Machine
@@ -23,16 +24,23 @@ Choose = Callable[[Schedule, Machine, Iterator[int]], Schedule]
 
 
 def optimize(root: UOp, machine: Machine = PLAIN, chosen: Choose = choose) -> UOp:
-    """The scheduled form of each kernel."""
-    if machine is PLAIN and chosen is choose:
-        return root
+    """The scheduled form of each kernel; prefix reductions become scans first."""
     uniques = itertools.count(highest_unique(toposort(root)) + 1)
     done: dict[UOp, UOp] = {}
     for call in root.src:
         body = call.src[0]
         if body not in done:
-            start = begin(body)
-            if start is not None:
-                note("loops", body, start.effect)
-            done[body] = body if start is None else sink(chosen(start, machine, uniques))
+            done[body] = _scheduled(body, machine, chosen, uniques)
     return root.replace(src=tuple(c.replace(src=(done[c.src[0]], *c.src[1:])) for c in root.src))
+
+
+def _scheduled(body: UOp, machine: Machine, chosen: Choose, uniques: Iterator[int]) -> UOp:
+    start = begin(body)
+    if start is None:
+        return body
+    scan = scanned(start, next(uniques))
+    if scan is not None:
+        note("scan", body, scan)
+        return scan
+    note("loops", body, start.effect)
+    return sink(chosen(start, machine, uniques))

@@ -56,11 +56,11 @@ def _as_source(found: Binding) -> dict[str, UOp] | None:
 
 
 def _split(total: Sum, by: int) -> tuple[UOp, UOp]:
-    """(q, r) with total = q * by + r, in q every term whose coefficient `by` divides."""
+    """(q, r) with total = q * by + r, in q of every term as often as `by` goes into its coefficient, toward zero."""
     quotient, remainder = divmod(total.constant, by)
-    whole = {t: n // by for t, n in total.terms.items() if n % by == 0}
-    rest = {t: n for t, n in total.terms.items() if n % by}
-    return build(Sum(whole, quotient)), build(Sum(rest, remainder))
+    whole = {t: n // by if n > 0 else -(-n // by) for t, n in total.terms.items() if abs(n) >= abs(by)}
+    rest = {t: n - by * whole.get(t, 0) for t, n in total.terms.items()}
+    return build(Sum(whole, quotient)), build(Sum({t: n for t, n in rest.items() if n}, remainder))
 
 
 def _multiples(found: Binding) -> dict[str, UOp] | None:

@@ -68,7 +68,7 @@ def test_a_gemm_is_a_tile_of_registers() -> None:
 
 def test_rows_are_summed_in_lanes_and_columns_side_by_side() -> None:
     assert shape(choose(first(b.reduce(p(0, 8, 128), Op.ADD, (1,))), WIDE, count(100))) == [("L", 8), ("R", 2), ("r", 64)]
-    assert shape(choose(first(b.reduce(p(0, 8, 128), Op.ADD, (0,))), WIDE, count(100))) == [("L", 2), ("u", 64), ("R", 8)]
+    assert shape(choose(first(b.reduce(p(0, 8, 512), Op.ADD, (0,))), WIDE, count(100))) == [("L", 2), ("u", 256), ("R", 8)]
 
 
 def test_loops_that_are_one_walk_are_joined() -> None:

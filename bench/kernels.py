@@ -1,0 +1,63 @@
+"""Compiled workloads beside NumPy, in one run.
+
+    OPENBLAS_NUM_THREADS=1 python bench/kernels.py [NAME...] [--backend B] [--seconds S]
+
+For each workload of `bench/workloads.py` at full size: processor time of the first call (lowering, machine code and the run), the
+best wall time of a call, NumPy's best on the same arrays in the same minute, and the ratio (above 1: faster than NumPy). Results
+are checked against NumPy in float64 first; a wrong one is no figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+import numpy as np
+from workloads import WORKLOADS, Workload, build
+
+import uops
+from uops.compiler.tensor.realize import capture
+
+
+def best(action: Callable[[], object], seconds: float) -> float:
+    """The least wall time of a call, among those that fit into `seconds`, three at least."""
+    found, end, runs = float("inf"), time.perf_counter() + seconds, 0
+    while runs < 3 or time.perf_counter() < end:
+        start = time.perf_counter()
+        action()
+        found, runs = min(found, time.perf_counter() - start), runs + 1
+    return found
+
+
+def measure(w: Workload, backend: str, seconds: float) -> str:
+    instance = build(w.name, full=True)
+    graph, inputs = capture(instance.output)
+    start = time.process_time()
+    program = uops.compile(graph, backend=backend)
+    value = program(inputs).values[0]
+    first = time.process_time() - start
+    expected = instance.reference()
+    error = float(np.abs(value.astype(np.float64) - expected).max() / max(1e-30, float(np.abs(expected).max())))
+    if not error <= w.tolerance:
+        return f"{w.name:12} WRONG: {error:.1e} of the greatest magnitude"
+    ours = best(lambda: program(inputs), seconds)
+    line = f"{w.name:12} {w.work(w.full) / ours / 1e9:8.1f} {w.unit:8} first {first:6.2f} s  error {error:.0e}"
+    if instance.peer is None or (instance.peer().dtype != value.dtype and value.dtype.kind == "f"):
+        return line
+    theirs = best(instance.peer, seconds)
+    return f"{line}  NumPy {w.work(w.full) / theirs / 1e9:8.1f}  ratio {theirs / ours:5.2f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(WORKLOADS), metavar="NAME")
+    parser.add_argument("--backend", default="llvm")
+    parser.add_argument("--seconds", type=float, default=0.5)
+    options = parser.parse_args()
+    for name in options.names:
+        print(measure(WORKLOADS[name], options.backend, options.seconds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

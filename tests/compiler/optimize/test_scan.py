@@ -1,0 +1,99 @@
+"""Prefix reductions become scans, and nothing else does."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from uops.compiler.optimize.scan import scanned
+from uops.compiler.optimize.schedule import Schedule, begin
+from uops.compiler.passes.callify import callify, outputs
+from uops.compiler.passes.optimize import optimize
+from uops.compiler.passes.rangeify import rangeify
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import compositions as c
+from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.verify import verify
+
+
+def first(graph: UOp) -> Schedule:
+    found = begin(rangeify(callify(graph)).src[0].src[0])
+    assert found is not None
+    return found
+
+
+def by_rows(x: UOp) -> UOp:
+    """Prefix sums of every row, by the trick of the listing: pad, repeat, window."""
+    m, n = (int(k) for k in x.shape)
+    y = b.pad(x, (0, n - 1), (m, 2 * n - 1))
+    y = b.expand(b.reshape(y, (m, 1, 2 * n - 1)), (m, n + 1, 2 * n - 1))
+    y = b.shrink(b.reshape(y, (m, (n + 1) * (2 * n - 1))), (0, 0), (m, 2 * n * n))
+    y = b.shrink(b.reshape(y, (m, n, 2 * n)), (0, 0, 0), (m, n, n))
+    return b.reshape(b.reduce(y, Op.ADD, (2,)), (m, n))
+
+
+def result(graph: UOp, given: dict[str, np.ndarray]) -> np.ndarray:
+    launch = optimize(rangeify(callify(graph)))
+    verify(launch, Dialect.SCHEDULED)
+    (out,) = outputs(graph)
+    found: np.ndarray = run(launch, given).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+    return found
+
+
+def loops(graph: UOp) -> int:
+    return sum(u.op is Op.RANGE for u in toposort(optimize(rangeify(callify(graph)))))
+
+
+@pytest.mark.parametrize("dtype", [dt.float32, dt.int8, dt.float16], ids=lambda d: d.name)
+def test_a_prefix_sum_is_one_loop_and_keeps_its_value(dtype: dt.DType) -> None:
+    graph = c.prefix_sum(b.param(0, (20,), dtype))
+    assert loops(graph) == 1
+    given = {"p0": np.arange(20).astype(dtype.name)}
+    np.testing.assert_array_equal(result(graph, given), run(graph, given).values[0])
+
+
+def test_prefix_sums_of_rows_carry_nothing_from_row_to_row() -> None:
+    graph = by_rows(b.param(0, (3, 9), dt.float32))
+    assert loops(graph) == 2
+    given = {"p0": np.arange(27, dtype=np.float32).reshape(3, 9)}
+    np.testing.assert_array_equal(result(graph, given), np.cumsum(given["p0"], 1))
+
+
+def test_what_follows_the_sum_stays_in_the_loop() -> None:
+    graph = b.mul(c.arange(16), 3)
+    assert loops(graph) == 1
+    np.testing.assert_array_equal(result(graph, {}), np.arange(16) * 3)
+
+
+def test_windows_that_do_not_start_empty_are_no_scan() -> None:
+    x = b.param(0, (40,), dt.float32)
+    repeated = b.reshape(b.expand(b.reshape(x, (1, 40)), (20, 40)), (800,))
+    windows = b.shrink(b.reshape(b.shrink(repeated, (0,), (20 * 39,)), (20, 39)), (0, 0), (20, 16))  # x[i + r], no gate
+    graph = b.reduce(windows, Op.ADD, (1,))
+    assert scanned(first(graph), 9) is None
+    given = {"p0": np.arange(40, dtype=np.float32)}
+    np.testing.assert_array_equal(result(graph, given), run(graph, given).values[0])
+
+
+def test_a_sum_of_rows_and_a_product_with_rows_are_no_scan() -> None:
+    assert scanned(first(b.reduce(b.param(0, (20, 20), dt.float32), Op.ADD, (1,))), 9) is None
+    x, y = b.param(0, (20, 20), dt.float32), b.param(1, (20, 20), dt.float32)
+    assert scanned(first(c.gemm(x, y)), 9) is None
+
+
+def test_a_maximum_with_zeros_before_it_is_no_scan() -> None:
+    """The listing pads by 0, which is the identity of a sum and not of a maximum."""
+    n = 12
+    y = b.pad(b.param(0, (n,), dt.float32), (n - 1,), (2 * n - 1,))
+    y = b.shrink(
+        b.reshape(b.expand(b.reshape(y, (1, 2 * n - 1)), (n + 1, 2 * n - 1)), ((n + 1) * (2 * n - 1),)), (0,), (2 * n * n,)
+    )
+    y = b.shrink(b.reshape(y, (n, 2 * n)), (0, 0), (n, n))
+    graph = b.reduce(y, Op.MAX, (1,))
+    assert scanned(first(graph), 9) is None
+    given = {"p0": -np.arange(1, n + 1, dtype=np.float32)}
+    np.testing.assert_array_equal(result(graph, given), run(graph, given).values[0])
