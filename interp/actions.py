@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uops.interp import memory
-from uops.interp.elementwise import KERNELS
+from uops.interp.elementwise import KERNELS, kernel_of
 from uops.interp.memory import Access, Ref, describe
 from uops.interp.movement import MOVES, SHAPED, operand_sources
 from uops.interp.reduce import reduce
@@ -49,6 +49,11 @@ def _cast(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     cell, d = scope.cells[source], source._dtype
     convert = CASTS[source.dtype if d is UNSET else d, u.arg.dtype]
     return convert(cell if cell.__class__ is _ndarray else m.read(cell))
+
+
+def _shift(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """The only ops whose meaning also depends on the dtype of the second source (R81)."""
+    return kernel_of(u.op, sources)(*_values(m, scope, sources))
 
 
 def _reduce(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
@@ -266,11 +271,11 @@ def bridge() -> Any:
 
 
 # fmt: off
-#: Every op of the TENSOR dialect that is not in `KERNELS`.
+#: Every op of the TENSOR dialect that is not in `KERNELS`, and those that are but need more than arrays.
 ACTIONS: dict[Op, Action] = {
     Op.PARAM: _param, Op.BUFFER: _buffer, Op.CONST: _const, Op.BINARY: _binary,
     **{op: _mover(op) for op in MOVES},
-    Op.REDUCE: _reduce, Op.CAST: _cast,
+    Op.REDUCE: _reduce, Op.CAST: _cast, Op.SHL: _shift, Op.SHR: _shift,
     Op.FUNCTION: _function, Op.CALL: _call, Op.TUPLE: _void, Op.GETTUPLE: _gettuple,
     Op.LOAD: _load, Op.STORE: _store, Op.END: _loops,
     Op.AFTER: _after, Op.GROUP: _void, Op.SINK: _void,

@@ -11,7 +11,7 @@ up in a table over all bit patterns; float64 itself uses `uops.interp.reference`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -23,6 +23,7 @@ from uops.interp.storage import BITS, NATIVE, NUMPY, SMALL, Array
 from uops.interp.threefry import threefry
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
+from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 #: Arrays to an array, or to a NumPy scalar when every argument is ().
@@ -208,3 +209,23 @@ KERNELS: dict[Op, Row] = {
     Op.THREEFRY: {dt.uint64: threefry},
 }
 # fmt: on
+
+
+def _by_index(kernel: Kernel) -> Kernel:
+    def checked(a: Array, b: Array) -> Any:
+        integers.check_counts(b)
+        return kernel(a, b)
+
+    return checked
+
+
+#: Shifts of machine integers by counts of dtype index (R81).
+BY_INDEX: dict[Op, Row] = {op: {d: _by_index(KERNELS[op][d]) for d in dt.INTS} for op in (Op.SHL, Op.SHR)}
+
+
+def kernel_of(op: Op, sources: Sequence[UOp]) -> Kernel:
+    """The meaning of an op on these sources: that of the first one's dtype, but for shifts by an index."""
+    d = sources[0].dtype
+    if op in BY_INDEX and d is not dt.index and sources[1].dtype is dt.index:
+        return BY_INDEX[op][d]
+    return KERNELS[op][d]

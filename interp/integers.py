@@ -99,10 +99,15 @@ def _guarded(ufunc: np.ufunc, a: Array, b: Array, at_zero: Any) -> Array:
     return out
 
 
-def _counts(b: Array, cap: int) -> Array:
-    """Shift counts of index arithmetic, capped; a negative one is a Trap (R29)."""
+def check_counts(b: Array) -> None:
+    """A negative shift count of dtype index is a Trap (R29, R81)."""
     if b.size and b.item(b.argmin()) < 0:
-        raise Trap("negative shift count in index arithmetic (R29)")
+        raise Trap("negative shift count of dtype index (R29, R81)")
+
+
+def _counts(b: Array, cap: int) -> Array:
+    """Shift counts of index arithmetic, capped."""
+    check_counts(b)
     counts: Array = np.asarray(np.minimum(b, cap)).astype(np.int64)
     return counts
 
@@ -138,7 +143,7 @@ def shift_machine(ufunc: np.ufunc, d: DType) -> Callable[[Array, Array], Any]:
 
 
 def unsigned_counts(b: Array, cap: int) -> Array:
-    """min(b read as unsigned, cap); a negative index, read as unsigned, is beyond every width."""
+    """min(b read as unsigned, cap); a negative index is beyond every width (where `check_counts` did not refuse it)."""
     if b.dtype == OBJECT:
         return np.where(b < 0, cap, np.minimum(b, cap)).astype(np.int64)
     counts: Array = np.asarray(np.minimum(b.view(f"u{b.dtype.itemsize}"), cap))

@@ -35,7 +35,7 @@ _KERNELS: list[Any] = [None] * _COUNT
 _ACTIONS: list[Action] = [foreign] * _COUNT
 _SOURCES: list[Find | None] = [None] * _COUNT
 for _op in Op:
-    _KERNELS[_op.value] = KERNELS.get(_op)
+    _KERNELS[_op.value] = None if _op in ACTIONS else KERNELS.get(_op)
     _ACTIONS[_op.value] = ACTIONS.get(_op, foreign)
     _SOURCES[_op.value] = SOURCES.get(_op)
 
@@ -62,6 +62,8 @@ class Machine:
         for scope in self.scopes:
             scope.cells.clear()
             scope.inner.clear()
+        for storage in self.storages.values():
+            storage.reads, storage.writes = [], []
 
     # Evaluation
 

@@ -15,7 +15,7 @@ from uops.interp.bestiary.frame import Cell, Frame
 from uops.interp.bestiary.lanes import Run
 from uops.interp.bestiary.machine import Machine, Step
 from uops.interp.bestiary.memory import Pointers, Ref
-from uops.interp.elementwise import KERNELS, Row
+from uops.interp.elementwise import KERNELS, Row, kernel_of
 from uops.interp.movement import MOVES, operand_sources
 from uops.interp.reduce import FOLDS
 from uops.interp.rounding import CASTS
@@ -48,7 +48,8 @@ def elementwise(s: Step) -> Any:
     row = _ROWS[u.op]
     if u.src[0].dtype not in row:
         raise SpecError(f"{u.op.name} is not defined on {u.src[0].dtype} (R09, R10)")
-    return row[u.src[0].dtype](*s.values(u.src))
+    kernel = kernel_of(u.op, u.src) if u.op in KERNELS else row[u.src[0].dtype]
+    return kernel(*s.values(u.src))
 
 
 def cast(s: Step) -> Any:

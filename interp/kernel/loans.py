@@ -6,6 +6,7 @@ as one read and one write per memory, with the elements that were touched (R55, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from uops.interp import memory as references
+from uops.interp.kernel.bodies import Body
 from uops.interp.kernel.memory import Space, Window, space
 from uops.interp.kernel.run import run_kernel
-from uops.interp.kernel.structure import Kernel
-from uops.interp.kernel.survey import survey
 from uops.interp.memory import Access, Ref, Storage, describe
-from uops.interp.scope import Cell, Scope
+from uops.interp.scope import VOID, Cell, Scope
 from uops.interp.storage import NUMPY, Array, check_variable, settle
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
@@ -49,36 +49,49 @@ def launches(m: Machine) -> Launches:
 class Loans:
     """The memory and values that a kernel borrows from a run, under the cells that its leaves have there."""
 
-    def __init__(
-        self, m: Machine, scope: Scope, kernel: Kernel, cells: Mapping[UOp, Cell], arguments: Mapping[UOp, UOp] | None = None
-    ) -> None:
-        self.m, self.scope, self.kernel = m, scope, kernel
-        self.arguments = arguments or {}
-        self.survey = survey(kernel)
+    def __init__(self, m: Machine, scope: Scope, body: Body, cells: Mapping[UOp, Cell], arguments: Mapping[UOp, UOp]) -> None:
+        self.m, self.scope, self.body, self.survey = m, scope, body, body.survey
+        self.arguments = arguments
         self.operands: dict[UOp, Any] = {}
         self.loans: list[Loan] = []
         memory: dict[Storage, dict[UOp, Ref]] = {}
+        sizes = body.sizes
         for leaf, cell in cells.items():
-            if cell.__class__ is Ref:
-                self._fits(leaf, cell)
-                memory.setdefault(cell.storage, {})[leaf] = cell
+            if cell.__class__ is not Ref:
+                if cell is not VOID:  # an effect that depends on no loop has happened
+                    self.operands[leaf] = self._value(leaf, cell)
+                continue
+            storage = cell.storage
+            if leaf in arguments:
+                size = storage.data.size if cell.whole else math.prod(references.shape_of(cell))
+                wanted = sizes[leaf]
+                if (wanted[0] is not None and wanted[0] != size) or wanted[1] != cell.node.dtype.itemsize:
+                    raise self._misfit(leaf, size, cell.node.dtype)
+            if storage in memory:
+                memory[storage][leaf] = cell
             else:
-                self.operands[leaf] = self._value(leaf, cell)
+                memory[storage] = {leaf: cell}
         for storage, refs in memory.items():
             self._lend(storage, refs)
 
     def run(self, u: UOp, alone: bool = False) -> Cell:
         """Run the kernel as `u`, which, if `alone`, is all that the graph does."""
         m = self.m
-        found = run_kernel(self.kernel, self.operands, check=m.check, schedule=m.schedule, lanes=m.lanes)
+        found = run_kernel(self.body.kernel, self.operands, check=m.check, schedule=m.schedule, lanes=m.lanes)
+        accesses = Accesses(m, self.scope, u, alone)
         for loan in self.loans:
-            loan.log(m, self.scope, u, alone)
+            loan.log(accesses)
         for loan in self.loans:
             loan.pay_back()
         return found
 
     def _lend(self, storage: Storage, refs: Mapping[UOp, Ref]) -> None:
         """One Space per set of elements; where sets overlap, one Space for the storage and a Window for each."""
+        owners = launches(self.m).arenas.get(storage)
+        if len(refs) == 1:
+            for leaf, ref in refs.items():
+                self.operands[leaf] = self._loan(ref, (leaf,), owners).space
+            return
         groups: list[list[UOp]] = []
         for leaf, ref in refs.items():
             found = next((g for g in groups if _same(refs[g[0]], ref)), None)
@@ -86,7 +99,6 @@ class Loans:
                 groups.append([leaf])
             else:
                 found.append(leaf)
-        owners = launches(self.m).arenas.get(storage)
         clash = _overlap([refs[g[0]] for g in groups])
         if clash is not None and owners is None:
             loan = self._loan(Ref(storage, self.scope, refs[groups[0][0]].node), list(refs), None)
@@ -101,24 +113,20 @@ class Loans:
             self.operands.update(dict.fromkeys(g, loan.space))
 
     def _loan(self, ref: Ref, leaves: Sequence[UOp], owners: Owners | None) -> Loan:
-        loan = Loan(ref, owners, self.arguments.get(leaves[0]))
-        loan.added = all(leaf in self.survey.added for leaf in leaves)
-        if any(leaf in self.survey.changed for leaf in leaves):
-            loan.own()
+        loan, found = Loan(ref, owners, self.arguments.get(leaves[0])), self.survey
+        if found.changed.isdisjoint(leaves):
+            loan.changes = False
+        else:
+            loan.space.borrowed = True
+            loan.reads = not found.used.isdisjoint(leaves)
+            loan.added = found.added.issuperset(leaves)
         self.loans.append(loan)
         return loan
 
-    def _fits(self, leaf: UOp, ref: Ref) -> None:
-        if leaf in self.arguments:
-            self._check_fit(leaf, int(np.prod(references.shape_of(ref), dtype=np.int64)), ref.node.dtype)
-
-    def _check_fit(self, leaf: UOp, given: int, d: DType) -> None:
+    def _misfit(self, leaf: UOp, given: int, d: DType) -> SpecError:
         """R86: an argument has as many elements as its Param, of the same size."""
-        if any(not isinstance(n, int) for n in leaf.shape):
-            return
-        wanted = int(np.prod(leaf.shape, dtype=np.int64))
-        if given != wanted or d.itemsize != leaf.dtype.itemsize:
-            raise SpecError(f"argument {leaf.arg.slot} has {given} elements of {d}, its Param {wanted} of {leaf.dtype} (R86)")
+        wanted = self.body.sizes[leaf][0]
+        return SpecError(f"argument {leaf.arg.slot} has {given} elements of {d}, its Param {wanted} of {leaf.dtype} (R86)")
 
     def _value(self, leaf: UOp, cell: Any) -> Array | Space:
         """What is no reference: a variable, or as an argument of a Call memory that can only be read."""
@@ -135,7 +143,10 @@ class Loans:
             return settle(number) if leaf.dtype is dt.index else np.array(number, NUMPY[leaf.dtype])
         if leaf in self.survey.changed:
             raise SpecError(f"the Call writes argument {slot}, which is a value and no memory (R51, R86)")
-        self._check_fit(leaf, value.size, self.arguments[leaf].dtype)
+        elements, itemsize = self.body.sizes[leaf]
+        d = self.arguments[leaf].dtype
+        if (elements is not None and elements != value.size) or itemsize != d.itemsize:
+            raise self._misfit(leaf, value.size, d)
         return space(f"argument {slot}", np.ascontiguousarray(value).reshape(-1))
 
 
@@ -170,7 +181,10 @@ class Owners:
 
 
 class Loan:
-    """One memory lent to a kernel: all of a storage, or the elements of a view of it."""
+    """One memory lent to a kernel: all of a storage, or the elements of a view of it. `changes`, `reads`: whether the kernel may
+    write it, and read it. `added`: whether AtomicAdds alone access it. `wrote`: whether it was written."""
+
+    __slots__ = ("added", "changes", "owner", "owners", "places", "reads", "ref", "space", "storage", "whole", "wrote")
 
     def __init__(self, ref: Ref, owners: Owners | None, argument: UOp | None) -> None:
         self.ref, self.storage = ref, ref.storage
@@ -178,16 +192,17 @@ class Loan:
         self.places: Array | None = None
         self.owners, self.owner = owners, 0
         storage, data = ref.storage, ref.storage.data
-        ready = _ready_bytes(storage)
+        ready, marks = storage.ready, None
         if self.whole:
-            flat = np.ascontiguousarray(data).reshape(-1)
-            marks = None if ready is None else np.asarray(ready.reshape(-1, data.dtype.itemsize).all(axis=1))
+            flat = data.ravel()
+            if ready is not None:
+                marks = np.asarray(ready.reshape(-1) == references.written(ready.dtype))
         else:
             self.places = references.touched(ref, None)
             flat = references.flat_bytes(data)[self.places].reshape(-1).view(NUMPY[ref.node.dtype])
-            marks = None if ready is None else np.asarray(ready[self.places].all(axis=1))
-        self.owned = False
-        self.added = False
+            if ready is not None:
+                marks = np.asarray((references.flat_bytes(ready)[self.places] != 0).all(axis=1))
+        self.changes, self.reads, self.added, self.wrote = True, True, False, False
         self.space: Space = space(storage.key, flat, marks)
         if owners is not None and argument is not None and argument.op is Op.SLICE:
             self._arena(owners, argument)
@@ -208,13 +223,6 @@ class Loan:
             return f"{_slice_name(owners.names[other])} has overwritten {_slice_name(argument)} (R126)"
 
         self.space.lost = lost
-
-    def own(self) -> None:
-        """A copy that the kernel may write: a storage's array never changes."""
-        if not self.owned:
-            self.space.data = self.space.data.copy()
-            self.space.ready = None if self.space.ready is None else self.space.ready.copy()
-            self.owned = True
 
     def contents(self, u: UOp, written: bool) -> Array:
         """What a function of the device sees of an argument; one that it only reads must have been written before (R61)."""
@@ -237,78 +245,118 @@ class Loan:
         s.data = value.reshape(-1).copy()
         s.written[:] = True
         s.ready = None
-        self.owned = True
 
-    def _span(self, marks: Array) -> Array:
-        if self.whole:
-            return np.repeat(marks, self.storage.data.dtype.itemsize)
-        span = np.zeros(self.storage.data.nbytes, bool)
-        assert self.places is not None
-        span[self.places[marks]] = True
-        return span
-
-    def log(self, m: Machine, scope: Scope, u: UOp, alone: bool = False) -> None:
-        """Order what was touched with the accesses of other nodes, as accesses of `u`; AtomicAdds do not race with each other
-        (R56)."""
+    def log(self, accesses: Accesses) -> None:
+        """Order what was touched with the accesses of other nodes; AtomicAdds do not race with each other (R56)."""
         s = self.space
-        if self.added:
-            adds = launches(m).added
-            bit = self._record(m, scope, u, s.written, alone, adds.get(self.storage, 0))
-            adds[self.storage] = adds.get(self.storage, 0) | bit
-        else:
-            self._record(m, scope, u, s.read, alone, None)
-            self._record(m, scope, u, s.written, alone, 0)
-
-    def _record(self, m: Machine, scope: Scope, u: UOp, marks: Array, alone: bool, apart: int | None) -> int:
-        """Log a write that has nothing to do with the accesses `apart`, or a read where that is None; gives its bit."""
-        if not marks.any():
-            return 0
-        access = Access(m.tick(), u, Ref(self.storage, scope, u), None)
-        access.touches = self._span(marks)
-        scope.own[u] = scope.own.get(u, 0) | 1 << access.bit
-        scope.masks.pop(u, None)
-        before = (1 << access.bit) - 1 if alone else m.mask_of(scope, u) & ~(1 << access.bit)
-        if apart is None:
-            references.record_read(self.storage, access.bit, access, before)
-        else:
-            references.record_write(self.storage, access, before | apart)
-        return 1 << access.bit
+        if self.reads and not self.added:
+            accesses.read(self.storage, self.places, s.read)
+        if self.changes:
+            adds = launches(accesses.m).added if self.added else {}
+            apart = adds.get(self.storage, 0)
+            bit = accesses.write(self.storage, self.places, s.written, apart)
+            adds[self.storage] = apart | bit
+            self.wrote = bit != 0
 
     def pay_back(self) -> None:
-        written, storage = self.space.written, self.storage
-        if not written.any():
+        """Make the storage hold what the kernel wrote."""
+        if not self.wrote:
             return
+        s, storage = self.space, self.storage
         storage.version += 1
-        if self.whole:
-            storage.data = self.space.data.reshape(storage.data.shape)
-            marks = self.space.ready
-            _set_ready(storage, None if marks is None else np.repeat(marks, storage.data.dtype.itemsize))
+        if self.places is None:
+            storage.data = s.data.reshape(storage.data.shape)
+            ready = storage.ready
+            if ready is not None:
+                marked = ready.dtype.type(references.written(ready.dtype))
+                _set_ready(storage, None if s.ready is None else np.where(s.ready, marked, ready.reshape(-1)))
             return
-        assert self.places is not None
-        at = self.places[written]
+        at = self.places[s.written]
         data = storage.data.copy(order="C")
-        size = self.ref.node.dtype.itemsize
-        data.reshape(-1).view(np.uint8)[at] = self.space.data.view(np.uint8).reshape(-1, size)[written]
+        data.reshape(-1).view(np.uint8)[at] = s.data.view(np.uint8).reshape(-1, self.ref.node.dtype.itemsize)[s.written]
         storage.data = data
-        ready = _ready_bytes(storage)
-        if ready is not None:
-            ready[at] = True
+        if storage.ready is not None:
+            ready = storage.ready.copy(order="C")
+            ready.reshape(-1).view(np.uint8)[at] = 1
             _set_ready(storage, ready)
         if self.owner and self.owners is not None:
             self.owners.at[at] = self.owner
 
 
-def _ready_bytes(storage: Storage) -> Array | None:
-    """Which bytes were written; None means all."""
-    return None if storage.ready is None else references.flat_bytes(storage.ready) != 0
-
-
-def _set_ready(storage: Storage, written: Array | None) -> None:
-    if written is None or written.all():
+def _set_ready(storage: Storage, ready: Array | None) -> None:
+    """`ready` marks bytes, as `Storage.ready` does."""
+    if ready is None or ready.view(np.uint8).all():
         storage.ready = None
     else:
-        data = storage.data
-        storage.ready = written.astype(np.uint8).view(f"u{data.dtype.itemsize}").reshape(data.shape)
+        storage.ready = ready.reshape(storage.data.shape)
+
+
+#: The reference of an access that knows itself what it touches, nothing twice.
+_NOTHING = Ref(Storage("", np.zeros(0, np.uint8), None), None, UOp(Op.GROUP))
+
+
+class Touch(Access):
+    """An access to the elements that `marks` picks from a storage, or from the elements at `places` of it."""
+
+    __slots__ = ("marks", "places", "storage")
+
+    def __init__(self, bit: int, node: UOp, storage: Storage, places: Array | None, marks: Array) -> None:
+        self.bit = bit
+        self.node = node
+        self.ref = _NOTHING
+        self.storage = storage
+        self.places = places
+        self.marks = marks
+
+    def span(self) -> Array:
+        """Which bytes of the storage are touched."""
+        data = self.storage.data
+        if self.places is None:
+            return np.repeat(self.marks, data.dtype.itemsize)
+        found = np.zeros(data.nbytes, bool)
+        found[self.places[self.marks]] = True
+        return found
+
+
+class Accesses:
+    """The accesses of one node, each after the one before it; if `alone`, after all others too."""
+
+    def __init__(self, m: Machine, scope: Scope, node: UOp, alone: bool = False) -> None:
+        self.m, self.scope, self.node, self.alone = m, scope, node, alone
+        self.own = scope.own.get(node, 0)
+        self.mask: int | None = None
+
+    def read(self, storage: Storage, places: Array | None, marks: Array) -> None:
+        """Log a read of what is marked, if anything is."""
+        if np.count_nonzero(marks):
+            before = self._before(storage.write_bits)
+            touch = Touch(self._next(), self.node, storage, places, marks)
+            references.record_read(storage, touch.bit, touch, before)
+
+    def write(self, storage: Storage, places: Array | None, marks: Array, apart: int) -> int:
+        """Log a write that has nothing to do with the accesses `apart`; gives its bit."""
+        if not np.count_nonzero(marks):
+            return 0
+        before = self._before(storage.read_bits | storage.write_bits)
+        touch = Touch(self._next(), self.node, storage, places, marks)
+        references.record_write(storage, touch, before | apart)
+        return 1 << touch.bit
+
+    def _before(self, others: int) -> int:
+        """Which of the accesses `others` happen before the next one of the node; which they are is searched for only if need be."""
+        if self.alone:
+            return others
+        if others & ~self.own and self.mask is None:
+            self.mask = self.m.mask_of(self.scope, self.node)
+        return self.own | (self.mask or 0)
+
+    def _next(self) -> int:
+        """The number of an access that is made now."""
+        bit = self.m.tick()
+        self.own |= 1 << bit
+        self.scope.own[self.node] = self.own
+        self.scope.masks.pop(self.node, None)
+        return bit
 
 
 def _slice_name(u: UOp | None) -> str:

@@ -25,10 +25,11 @@ OUTSIDE = -(1 << 62)
 
 @dataclass(eq=False, slots=True)
 class Space:
-    """`data` has one axis and is written in place. `ready` marks the elements that hold a value, None means all of them (R61).
+    """`data` has one axis. `ready` marks the elements that hold a value, None means all of them (R61).
 
     `read` and `written` mark the elements that a run touched, for whoever orders the run with others. `lost` says why an element
-    holds no value any more, or nothing.
+    holds no value any more, or nothing. `data` and `ready` are written in place; while the memory is `borrowed` they are others'
+    too, and a run that writes replaces them.
     """
 
     name: str
@@ -37,6 +38,14 @@ class Space:
     read: Array
     written: Array
     lost: Callable[[int], str] | None = None
+    borrowed: bool = False
+
+    def own(self) -> None:
+        """From here on the arrays may be written to."""
+        if self.borrowed:
+            self.borrowed = False
+            self.data = self.data.copy()
+            self.ready = None if self.ready is None else self.ready.copy()
 
 
 def space(name: str, data: Array, ready: Array | None = None) -> Space:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uops.interp.elementwise import KERNELS
+from uops.interp.elementwise import KERNELS, kernel_of
 from uops.interp.kernel.access import Memory
 from uops.interp.kernel.memory import VIEWS, Address
 from uops.interp.kernel.order import Stamp
@@ -44,9 +44,9 @@ def action(m: Machine, u: UOp) -> Step:
 
 
 def _alu(m: Machine, u: UOp, row: dict[Any, Any]) -> Step:
-    kernel = row.get(u.src[0].dtype)
-    if kernel is None:
+    if u.src[0].dtype not in row:
         raise SpecError(f"{describe(u)} is not defined on {u.src[0].dtype} (R09, R10)")
+    kernel = kernel_of(u.op, u.src)
     slots = [m.slot(s) for s in u.src]
     value, finished = m.value, m.finished
 
@@ -253,4 +253,4 @@ def pure(u: UOp, sources: Sequence[Array]) -> Array:
     """An elementwise node on values."""
     if u.op is Op.CAST:
         return CASTS[u.src[0].dtype, u.arg.dtype](sources[0])
-    return np.asarray(KERNELS[u.op][u.src[0].dtype](*sources))
+    return np.asarray(kernel_of(u.op, u.src)(*sources))

@@ -13,7 +13,7 @@ import numpy as np
 from uops.interp.kernel import vector
 from uops.interp.kernel.lanes import Machine, Operand
 from uops.interp.kernel.launch import launched
-from uops.interp.kernel.memory import Window
+from uops.interp.kernel.memory import Space, Window
 from uops.interp.kernel.shuffle import shuffled
 from uops.interp.kernel.structure import Kernel
 from uops.interp.storage import Array
@@ -35,10 +35,14 @@ def run_kernel(
     SpecError and Unsound.
     """
     if schedule is None and not lanes:
-        plain = {u: x for u, x in operands.items() if not isinstance(x, Window)}
-        attempt = vector.attempt(kernel, plain, check) if len(plain) == len(operands) else None
+        attempt = vector.attempt(kernel, operands, check)
         if attempt is not None:
             return attempt.commit()
+    for x in operands.values():
+        if isinstance(x, Space):
+            x.own()
+        elif isinstance(x, Window):
+            x.space.own()
     ready = launched(kernel)
     if schedule is not None:
         ready = shuffled(ready, schedule)

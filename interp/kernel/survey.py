@@ -21,12 +21,13 @@ OPAQUE = frozenset({Op.INS, Op.CUSTOM, Op.CUSTOMI})
 class Survey:
     """Per base - a leaf, or a Buffer of the kernel's own. `grain`: the least item size of its accesses, in bytes. `stored`: the
     bases that a Store or AtomicAdd writes; `changed`: those, and what an opaque instruction may write. `added`: what AtomicAdds
-    alone access."""
+    alone access. `used`: what anything but a Store accesses."""
 
     grain: dict[UOp, int] = field(default_factory=dict)
     stored: set[UOp] = field(default_factory=set)
     changed: set[UOp] = field(default_factory=set)
     added: set[UOp] = field(default_factory=set)
+    used: set[UOp] = field(default_factory=set)
 
 
 def survey(kernel: Kernel) -> Survey:
@@ -47,6 +48,8 @@ def survey(kernel: Kernel) -> Survey:
                 written = k == 0 and u.op in WRITES
                 if written:
                     found.stored.add(base)
+                if not written or u.op is not Op.STORE:
+                    found.used.add(base)
                 if written or u.op in OPAQUE:
                     found.changed.add(base)
                 (found.added if u.op is Op.ATOMICADD and k == 0 else others).add(base)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +29,7 @@ from uops.interp.kernel.vector_affine import Affine, constant
 from uops.interp.kernel.vector_limits import GiveUp, TooLarge, within
 from uops.interp.kernel.vector_memory import Event, Memory, Ref, Scattered, Span, Strided, judge, spanned, whole
 from uops.interp.kernel.vector_ops import ACTIONS, Action, Value, aligned, contracted, folded
-from uops.interp.kernel.vector_plan import Level, Plan, plan
+from uops.interp.kernel.vector_plan import Level, MemoryPlan, Plan, plan
 from uops.interp.kernel.vector_static import Static, fold
 from uops.interp.reduce import FOLDS
 from uops.interp.storage import NUMPY, Array
@@ -60,15 +60,30 @@ class Attempt:
 
     def commit(self) -> Array | None:
         """Make the Spaces hold the outcome; gives the value."""
+        taken: set[int] = set()
         for space, memory in self.changes:
             _mark(space.read, memory.read)
             if memory.written is not False:
                 _mark(space.written, memory.written)
-                data, new = space.data, memory.data
-                np.copyto(data if data.dtype is new.dtype else data.view(new.dtype), new)
-                if space.ready is not None:
-                    _mark(space.ready, memory.written)
+                _replace(space, memory, taken)
         return self.value
+
+
+def _replace(space: Space, memory: Memory, taken: set[int]) -> None:
+    """Give `space` the contents of `memory`, in the arrays it has unless they are others' too. An array that was computed becomes
+    that of one Space: `taken` are those that did."""
+    data, new, written = space.data, memory.data, memory.written
+    if not space.borrowed:
+        np.copyto(data if data.dtype is new.dtype else data.view(new.dtype), new)
+        if space.ready is not None:
+            _mark(space.ready, written)
+        return
+    if not memory.owned and id(new.base) in taken:
+        new = new.copy()
+    taken.add(id(new.base))
+    space.data = new if data.dtype is new.dtype else new.view(data.dtype)
+    space.ready = None if space.ready is None or written is True else space.ready | written
+    space.borrowed = False
 
 
 def _mark(marks: Array, more: Array | bool) -> None:
@@ -104,11 +119,30 @@ def evaluated(kernel: Kernel, operands: Operands, check: bool = True) -> Attempt
 Step = tuple[Action | None, Any, tuple[UOp, ...]]
 
 
+#: A step where it stands: the extents of the axes around it, their product, the action, and the node.
+Placed = tuple[list[int], int, Action, UOp]
+#: NumPy's dtype, the shape, and bounds that say more than the dtype does, else None.
+Form = tuple[np.dtype[Any], tuple[Any, ...], tuple[Any, Any] | None]
+
+
+def _form(u: UOp) -> Form:
+    d, bounds, unknown = u.dtype, u.min_max, WHOLE[u.dtype]
+    if bounds is None:
+        unsound(u, "min_max", "bounds", None)
+    return NUMPY[d], u.shape, None if bounds is unknown or bounds == unknown else bounds
+
+
 @dataclass(eq=False, slots=True)
 class _Program:
+    """`straight`: all steps in one list, if nothing about the loops is left to a run. `lent`: of each leaf, its memory if it has
+    one, NumPy's dtype, and the reference to all of it where its shape is known. `forms`: of the nodes that were asked for."""
+
     plan: Plan
     static: Static
     steps: dict[Block, list[Step]]
+    straight: list[Placed] | None
+    lent: list[tuple[UOp, MemoryPlan | None, np.dtype[Any], Strided | None]]
+    forms: dict[UOp, Form] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=256)
@@ -125,17 +159,56 @@ def _planned(root: UOp, leaves: tuple[UOp, ...], level: Level) -> _Program:
             for item, guards in zip(b.items, b.guards)
             if isinstance(item, Loop) or not (item in static.cells or item in found.skipped)
         ]
-    return _Program(found, static, steps)
+    lent = [(u, found.memories.get(u), NUMPY[u.dtype], static.cells.get(u)) for u in leaves if u.dtype is not dt.void]
+    return _Program(found, static, steps, _straight(found, static, steps), lent)
+
+
+def _straight(found: Plan, static: Static, steps: Mapping[Block, Sequence[Step]]) -> list[Placed] | None:
+    """The steps of a kernel whose loops all become axes of known extents, without an If; None if there is another loop or an If."""
+    bounds = static.bounds
+    if found.layout.guards or found.sequential or any(bounds.get(r, 0) <= 0 for r in found.layout.loops):
+        return None
+    line: list[Placed] = []
+    stack: list[tuple[list[int], Step]] = [([], step) for step in reversed(steps[found.block])]
+    inside: dict[UOp, tuple[list[int], int]] = {}
+    while stack:
+        extents, (action, item, _) = stack.pop()
+        if action is not None:
+            line.append((extents, math.prod(extents), action, item))
+            continue
+        within_loop, closer = [*extents, bounds[item.range]], item.closer
+        if closer.op is Op.REDUCE:
+            base = inside[closer][1] if not item.outermost else len(extents)
+            inside[closer] = within_loop, base
+            if item.outermost:
+                stack.append((extents, (_summed(found.fused.get(closer), inside, base), closer, ())))
+        stack += [(within_loop, step) for step in reversed(steps[item.block])]
+    return line
+
+
+def _summed(product: UOp | None, inside: Mapping[UOp, tuple[list[int], int]], base: int) -> Action:
+    """What gives a Reduce over axes its value, in the axes around it."""
+
+    def action(m: Machine, closer: UOp, live: Array | None) -> Value:
+        around = m.extents
+        m.extents = inside[closer][0]
+        part = m.part(closer, product, base)
+        m.extents = around
+        return part
+
+    return action
 
 
 class Machine:
     """One run. `cells` holds the value of every node that has one; `extents` are those of the axes around the present block."""
 
     def __init__(self, program: _Program, operands: Operands, check: bool) -> None:
+        self.program = program
         self.plan = program.plan
         self.steps = program.steps
         self.spans = program.static.spans
         self.bounds = program.static.bounds
+        self.forms = program.forms
         self.check = check
         self.cells: dict[UOp, Value] = dict(program.static.cells)
         self.extents: list[int] = []
@@ -151,38 +224,36 @@ class Machine:
         self._bind(operands)
 
     def _bind(self, operands: Operands) -> None:
-        written = []
-        for u in self.plan.kernel.leaves:
+        cells, spaces, written = self.cells, self.spaces, []
+        for u, planned, dtype, ref in self.program.lent:
             given = operands[u]
-            if not isinstance(given, Space):
+            if given.__class__ is not Space:
                 self._bind_value(u, given)
                 continue
-            ref = self.cells.get(u)
             if ref is None:
-                shape = u.shape if all(n.__class__ is int for n in u.shape) else given.data.shape
-                ref = self.cells[u] = whole(u, shape)
+                ref = whole(u, u.shape if all(n.__class__ is int for n in u.shape) else given.data.shape)
+                cells[u] = ref
             if math.prod(ref.shape) != given.data.size:
                 raise GiveUp("a memory of another size than its Param")
-            planned = self.plan.memories.get(u)
             if planned is not None:
-                memory = self.memories[u] = Memory.of_space(planned, given, NUMPY[u.dtype])
-                self.spaces.append((given, memory))
+                memory = self.memories[u] = Memory.of_space(planned, given, dtype)
+                spaces.append((given, memory))
                 if planned.written:
                     written.append(given)
         for w in written:
-            for s, _ in self.spaces:
-                if s is not w and np.may_share_memory(w.data, s.data):
+            for s, _ in spaces:
+                if s is not w and not w.borrowed and np.may_share_memory(w.data, s.data):
                     raise GiveUp("arguments that share memory")
-        if len(written) and len({id(s) for s, _ in self.spaces}) < len(self.spaces):
+        if written and len({id(s) for s, _ in spaces}) < len(spaces):
             raise GiveUp("arguments that share memory")
 
-    def _bind_value(self, u: UOp, given: Array | Window) -> None:
+    def _bind_value(self, u: UOp, given: Array | Space | Window) -> None:
         """A leaf that is no memory; elements of it are read like those of one that nobody writes."""
         if not isinstance(given, _ndarray) or given.dtype.kind == "O":
             raise GiveUp("a part of a memory that others see too, or an index value beyond 64 bits")
         planned = self.plan.memories.get(u)
         if planned is None:
-            self.cells[u] = constant(int(given)) if given.ndim == 0 and given.dtype.kind in "iu" else given
+            self.cells[u] = constant(int(given)) if given.ndim == 0 and given.dtype.kind in "iu" else given.view()
             return
         if planned.written or given.shape != u.shape or given.dtype != NUMPY[u.dtype]:
             raise GiveUp("a value where a memory is used")
@@ -195,7 +266,10 @@ class Machine:
         return u in self.values
 
     def run(self) -> Attempt:
-        self._block(self.plan.block, None)
+        if self.program.straight is None:
+            self._block(self.plan.block, None)
+        else:
+            self._line(self.program.straight)
         self._judge()
         root = self.plan.kernel.root
         value = None if root.dtype is dt.void else np.array(self.value(root, len(root.shape)))
@@ -218,6 +292,15 @@ class Machine:
                 found = action(self, item, inside)
                 if found is not None:
                     cells[item] = self.checked(item, found)
+
+    def _line(self, steps: Sequence[Placed]) -> None:
+        cells = self.cells
+        for extents, volume, action, item in steps:
+            self.extents, self.volume = extents, volume
+            found = action(self, item, None)
+            if found is not None:
+                cells[item] = self.checked(item, found)
+        self.extents, self.volume = [], 1
 
     def _inside(self, guards: Sequence[UOp], live: Array | None) -> Array | None:
         depth = len(self.extents)
@@ -272,12 +355,13 @@ class Machine:
         raise GiveUp("a bound that varies")
 
     def _collect(self, closer: UOp) -> None:
-        base, product = self.bases[closer], self.plan.fused.get(closer)
+        self.collected[closer].append(self.part(closer, self.plan.fused.get(closer), self.bases[closer]))
+
+    def part(self, closer: UOp, product: UOp | None, base: int) -> Array:
+        """A Reduce over the axes from `base` on."""
         if product is not None:
-            part = contracted(self, closer, product, base)
-        else:
-            part = folded(self, closer, self.value(closer.src[0], len(closer.shape)), base)
-        self.collected[closer].append(part)
+            return contracted(self, closer, product, base)
+        return folded(self, closer, self.value(closer.src[0], len(closer.shape)), base)
 
     def _folded(self, closer: UOp) -> Array:
         """Of a loop that ran in order, the partial results together (R32)."""
@@ -293,17 +377,21 @@ class Machine:
 
     def value(self, u: UOp, rank: int) -> Array:
         """The value of `u` as an array that broadcasts with those of `rank` own axes here."""
-        c = self.cells[u]
-        if c.__class__ is Affine:
-            if u.dtype is dt.index:
-                a = c.values(self.extents)
-            else:
-                d = NUMPY[u.dtype]
-                a = np.array(c.lo, d) if c.lo == c.hi else c.values(self.extents).astype(d)
-            return aligned(a, 0, rank, len(self.extents))
-        if c.__class__ is not _ndarray:
+        c, depth = self.cells[u], len(self.extents)
+        if c.__class__ is _ndarray:
+            own = len(u.shape)
+            lead = c.ndim - own
+            if not lead or (lead == depth and own == rank):
+                return c
+            return aligned(c, own, rank, depth)
+        if c.__class__ is not Affine:
             raise GiveUp("a reference, or nothing, that is used as a value")
-        return aligned(c, len(u.shape), rank, len(self.extents))
+        if u.dtype is dt.index:
+            a = c.values(self.extents)
+        else:
+            d = NUMPY[u.dtype]
+            a = np.array(c.lo, d) if c.lo == c.hi else c.values(self.extents).astype(d)
+        return aligned(a, 0, rank, depth)
 
     def affordable(self, sources: Sequence[UOp]) -> None:
         """GiveUp where an elementwise op on these would make too large an array."""
@@ -312,33 +400,34 @@ class Machine:
 
     def checked(self, u: UOp, v: Value) -> Value:
         """`v`, once what the specification derives is asserted of it."""
-        if v.__class__ is Affine:
+        kind = v.__class__
+        if kind is Strided or kind is Scattered:
+            return v
+        if kind is Affine:
             if self.check:
                 bounds = u.min_max
                 if bounds is None or v.lo < bounds[0] or v.hi > bounds[1]:
                     unsound(u, "min_max", bounds, (v.lo, v.hi))
             return v
-        if v.__class__ is Strided or v.__class__ is Scattered:
-            return v
-        if v.__class__ is not _ndarray:
+        if kind is not _ndarray:
             v = np.asarray(v, NUMPY[u.dtype])
-        if self.check:
-            self._check(u, v)
+        if self.check and u.op is not Op.IF:
+            form = self.forms.get(u)
+            if form is None:
+                form = self.forms[u] = _form(u)
+            self._check(u, v, form)
         return v
 
-    def _check(self, u: UOp, v: Array) -> None:
-        if u.op is Op.IF:
-            return
-        d, shape = u.dtype, u.shape
-        wanted = NUMPY[d]
-        if v.dtype is not wanted and v.dtype != wanted:
-            unsound(u, "dtype", wanted, v.dtype)
-        lead = v.ndim - len(shape)
-        if v.shape[lead:] != shape or lead not in (0, len(self.extents)):
-            unsound(u, "shape", shape, v.shape)
-        bounds, unknown = u.min_max, WHOLE[d]
-        if bounds is not unknown and bounds != unknown:
-            check_bounds(u, d, v, bounds)
+    def _check(self, u: UOp, v: Array, form: Form) -> None:
+        wanted, shape, bounds = form
+        given, found = v.dtype, v.shape
+        if given is not wanted and given != wanted:
+            unsound(u, "dtype", wanted, given)
+        lead = len(found) - len(shape)
+        if found[lead:] != shape or (lead and lead != len(self.extents)):
+            unsound(u, "shape", shape, found)
+        if bounds is not None:
+            check_bounds(u, u.dtype, v, bounds)
 
     # Memory
 
@@ -354,17 +443,18 @@ class Machine:
 
     def load(self, u: UOp, ref: Ref, mask: Array | None) -> Array:
         """The elements of `ref` where the mask holds, anything elsewhere."""
-        memory = self._memory(ref)
+        memory = self.memories.get(ref.home) or self._memory(ref)
         if mask is None and ref.__class__ is Strided:
             span = self.spans.get(u) or spanned(ref, memory.size, memory.lane, self.extents)
-            self._log(memory, u, span, None, None)
+            if memory.plan.checks:
+                self._log(memory, u, span, None, None)
             return memory.load_span(span)
         at, mask = memory.places(self._scattered(ref), mask, self.extents)
         self._log(memory, u, None, at, mask)
         return memory.load_places(at, mask)
 
     def store(self, u: UOp, ref: Ref, value: Array, mask: Array | None) -> None:
-        memory = self._memory(ref)
+        memory = self.memories.get(ref.home) or self._memory(ref)
         if mask is None and ref.__class__ is Strided:
             span = self.spans.get(u) or spanned(ref, memory.size, memory.lane, self.extents)
             if span.once:

@@ -191,8 +191,9 @@ class Memory:
     def store_span(self, s: Span, value: Array) -> None:
         if s.covers:
             self.ready, self.written = None, True
-            if s.plain and value.shape == s.shape and value.flags.owndata and value.flags.c_contiguous:
-                self.data, self.owned = value.reshape(-1), False  # arrays that were computed are never written to
+            if s.plain and value.size > 1 and value.shape == s.shape and value.flags.owndata and value.flags.c_contiguous:
+                # It was computed in this run: constants have one element, values that were given are views. Nobody writes to it.
+                self.data, self.owned = value.reshape(-1), False
                 return
             if not self.owned:
                 self.data, self.owned = np.empty_like(self.data), True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from uops.interp.elementwise import KERNELS
+from uops.interp.elementwise import KERNELS, kernel_of
 from uops.interp.kernel.vector_affine import RULES, Affine, constant, fits
 from uops.interp.kernel.vector_limits import GiveUp, is_large, within
 from uops.interp.kernel.vector_memory import Ref, Scattered, Strided, element, outside, whole
@@ -82,7 +82,7 @@ def _alu(m: Machine, u: UOp, live: Array | None) -> Value:
     rank = len(u.shape)
     if is_large(m.volume):
         m.affordable(src)
-    return KERNELS[u.op][src[0].dtype](*[m.value(s, rank) for s in src])
+    return kernel_of(u.op, src)(*[m.value(s, rank) for s in src])
 
 
 def _where(m: Machine, u: UOp, live: Array | None) -> Value:
@@ -340,8 +340,10 @@ def _mask(m: Machine, u: UOp, gate: UOp | None, live: Array | None, rank: int) -
 def _load(m: Machine, u: UOp, live: Array | None) -> Value:
     """The elements; where the gate is false alt's, and the address is not touched (R52)."""
     ref = m.cells[u.src[0]]
-    rank = len(u.shape)
     gated = len(u.src) > 1
+    if live is None and not gated and ref.__class__ is Strided:
+        return m.load(u, ref, None)
+    rank = len(u.shape)
     if ref.__class__ is not Strided and ref.__class__ is not Scattered:
         return np.where(m.value(u.src[2], rank), m.value(u.src[0], rank), m.value(u.src[1], rank)) if gated else ref
     if live is None and not gated:
@@ -367,7 +369,7 @@ def _store(m: Machine, u: UOp, live: Array | None) -> Value:
     value, own = m.value(u.src[1], rank), len(u.src[1].shape)
     if own != rank or value.shape[value.ndim - own :] != ref.shape or value.dtype != NUMPY[u.src[0].dtype]:
         raise GiveUp("a value of another form than its target")
-    mask = _mask(m, u, u.src[2] if len(u.src) > 2 else None, live, rank)
+    mask = True if live is None and len(u.src) == 2 else _mask(m, u, u.src[2] if len(u.src) > 2 else None, live, rank)
     if mask is not False:
         m.store(u, ref, value, None if mask is True else mask)
 

@@ -8,11 +8,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from uops.interp import run
 from uops.interp.elementwise import KERNELS
 from uops.interp.rounding import CASTS
 from uops.interp.storage import BITS, NUMPY, settle
+from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.errors import Trap, Unsupported
+from uops.spec.node import UOp
 from uops.spec.ops import ALU, Op
 
 
@@ -361,6 +364,21 @@ def test_r08_index_unary_and_mulacc():
     assert np.asarray(KERNELS[Op.NEG][dt.index](np.array(-(2**63)))).tolist() == 2**63
     assert KERNELS[Op.TRUNC][dt.index](a) is a
     assert np.asarray(KERNELS[Op.MULACC][dt.index](a, a, a)).tolist() == [x * x + x for x in WIDE]
+
+
+@pytest.mark.parametrize("op", [Op.SHL, Op.SHR])
+@pytest.mark.parametrize("d", [dt.uint8, dt.int32, dt.int64], ids=str)
+@pytest.mark.parametrize("lanes", [False, True])
+def test_r81_negative_index_count_of_a_machine_shift_traps(op, d, lanes):
+    x, out, i = B.param(0, (4,), d), B.buffer(4, d, unique=1), B.range_(4, 1)
+    given = {"p0": np.full(4, 5, NUMPY[d])}
+    good, bad = (UOp(op, (B.load(B.at(x, i)), B.sub(i, n))) for n in (0, 1))
+    want = [5 << k if op is Op.SHL else 5 >> k for k in range(4)]
+    assert run(B.after(out, B.end(B.store(B.at(out, i), good), i)), given, lanes=lanes).values[0].tolist() == want
+    with pytest.raises(Trap, match="R81"):
+        run(B.after(out, B.end(B.store(B.at(out, i), bad), i)), given, lanes=lanes)
+    with pytest.raises(Trap, match="R81"):
+        run(UOp(op, (B.at(x, 0), B.const(-1, dt.index))), given)
 
 
 def test_r29_negative_shift_count_of_index_traps():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -152,6 +153,63 @@ def test_elements_written_so_far_are_kept_across_calls(agree: Agree, fault: Faul
     assert "reads element 2 of b1" in fault(launch(b.call(half, X), read), {})
 
 
+@pytest.mark.parametrize("lanes", [False, True])
+def test_a_run_changes_no_array_of_its_caller(lanes: bool) -> None:
+    """One array as two inputs, one of which is written; the result is an array of its own."""
+    given = i32(1, 2, 3, 4)
+    root = launch(b.call(mapped(4, lambda x: b.mul(x, 2)), X, Y), b.call(mapped(4, lambda x: b.add(x, 1)), Z, X))
+    found = run(root, {"b1": given, "b2": given}, lanes=lanes).buffers
+    assert found["b1"].tolist() == [2, 4, 6, 8] and found["b3"].tolist() == [3, 5, 7, 9]
+    assert given.tolist() == [1, 2, 3, 4]
+    found["b1"][:] = 0
+    assert run(root, {"b1": given, "b2": given}, lanes=lanes).buffers["b1"].tolist() == [2, 4, 6, 8]
+
+
+def test_a_kernel_that_stores_a_constant_gives_an_array_of_its_own() -> None:
+    one = b.buffer(1, F32, unique=1)
+    root = launch(b.call(b.sink(b.store(b.at(p(0, 1, F32), 0), b.const(7.0, F32)), name="seven"), one))
+    run(root, {}).buffers["b1"][:] = 0
+    assert run(root, {}).buffers["b1"].tolist() == [7]
+
+
+def test_one_value_in_two_memories_is_two_arrays() -> None:
+    i = b.range_(4, 1)
+    x = b.neg(b.load(b.at(p(2, 4), i)))
+    both = b.sink(b.end(b.group(*[b.store(b.at(p(k, 4), i), x) for k in (0, 1)]), i), name="both")
+    found = run(launch(b.call(both, X, Y, Z)), {"b3": i32(1, 2, 3, 4)}).buffers
+    found["b1"][:] = 0
+    assert found["b2"].tolist() == [-1, -2, -3, -4]
+
+
+def test_a_value_that_is_stored_as_it_is_stays_the_callers(agree: Agree) -> None:
+    """A leaf of loops in a tensor graph, whose array may be the input's own."""
+    given = i32(1, 2, 3, 4)
+    r = b.range_(1, 1)
+    root = b.after(X, b.end(b.store(b.after(X, r), b.load(b.param(0, (4,), I32))), r))
+    agree(root, {"p0": given})
+    run(root, {"p0": given}).buffers["b1"][:] = 0
+    assert given.tolist() == [1, 2, 3, 4]
+
+
+def test_a_launch_leaves_nothing_to_the_garbage_collector() -> None:
+    root, given = launch(b.call(mapped(4, lambda x: b.neg(x)), Y, X)), {"b1": i32(1, 2, 3, 4)}
+    run(root, given)
+    gc.collect()
+    gc.disable()
+    try:
+        run(root, given)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_call_is_refused_again_when_it_is_run_again() -> None:
+    root = launch(b.call(filled(4, 1), X, written=()))
+    for _ in range(2):
+        with pytest.raises(SpecError, match="R63"):
+            run(root, {})
+
+
 def test_executed_names_the_ops_of_kernels() -> None:
     found = executed(launch(b.call(filled(4, 3), X)), {})
     assert {Op.LINEAR, Op.CALL, Op.RANGE, Op.END, Op.STORE, Op.INDEX, Op.SINK} <= found
@@ -233,6 +291,18 @@ def test_unordered_calls_of_kernels_race(fault: Fault, agree: Agree) -> None:
     assert agree(b.sink(b.call(filled(4, 2), b.after(X, first))), {}).buffers["b1"].tolist() == [2, 2, 2, 2]
 
 
+def test_what_a_kernel_reads_of_a_memory_that_it_writes_may_race(agree: Agree, fault: Fault) -> None:
+    x = p(0, 4)
+    shifted = b.sink(b.store(b.at(x, 1), b.load(b.at(x, 0))), name="shifted")
+    for k in (0, 2):
+        other = b.sink(b.store(b.at(x, k), b.const(9, I32)), name="other")
+        root = b.sink(b.call(shifted, X), b.call(other, X))
+        if k:
+            assert agree(root, {"b1": i32(1, 2, 3, 4)}).buffers["b1"].tolist() == [1, 1, 9, 4]
+        else:
+            assert "race on element 0 of b1" in fault(root, {"b1": i32(1, 2, 3, 4)})
+
+
 def test_kernels_race_on_the_elements_they_touch_only(agree: Agree) -> None:
     low = b.sink(b.end(b.store(b.at(p(0, 4), b.range_(2, 1)), b.const(1, I32)), b.range_(2, 1)), name="low")
     high = b.sink(b.end(b.store(b.at(p(0, 4), b.add(b.range_(2, 1), 2)), b.const(2, I32)), b.range_(2, 1)), name="high")
@@ -286,6 +356,23 @@ def test_views_around_a_loop_are_views_of_the_memory(agree: Agree) -> None:
     end = b.end(b.store(b.at(part, i), b.at(b.param(0, (2, 2), I32), i)), i)
     found = agree(b.sink(end), {"p0": i32(1, 2, 3, 4).reshape(2, 2), "b1": np.zeros(6, np.int32)})
     assert found.buffers["b1"].tolist() == [0, 1, 2, 3, 4, 0]
+
+
+def test_a_call_in_a_loop_of_a_tensor_graph_is_refused() -> None:
+    """R127: such a loop is a kernel. R121 lowers a CALL of the second document to this form."""
+    r = b.range_(4, 1)
+    body = b.sink(b.store(p(0, 4), b.expand(b.reshape(b.param(1, (), I32), (1,)), (4,))))
+    for root in (end := b.end(b.call(body, X, b.cast(r, I32)), r), b.after(X, end)):
+        with pytest.raises(SpecError, match=r"a Call in a loop of a tensor graph.*R127"):
+            run(root, {"b1": i32(0, 0, 0, 0)})
+
+
+def test_an_effect_in_an_end_that_depends_on_none_of_its_loops_happens_once(agree: Agree) -> None:
+    """R127."""
+    r = b.range_(4, 1)
+    for effect in (b.store(X, Y), b.call(b.sink(b.store(p(0, 4), p(1, 4))), X, Y)):
+        found = agree(b.after(X, b.end(effect, r)), {"b2": i32(1, 2, 3, 4)})
+        assert found.values[0].tolist() == [1, 2, 3, 4]
 
 
 def test_a_loop_with_its_own_registers_is_a_kernel_as_a_whole(agree: Agree) -> None:
