@@ -61,7 +61,7 @@ def agreement(
     every: Iterable[Case], target: Target, journal: Path | None = None, execute: Callable[[UOp], Execute] | None = None
 ) -> Iterator[Answer]:
     """The answers, in order; each is in the journal before it is given. `execute` says how to run the machine code of a graph."""
-    known = read(journal) if journal is not None and journal.is_file() else {}
+    known = read(journal) if journal is not None else {}
     for c in every:
         answer = known.get((c.id, digest(c))) or answer_of(c, target, execute)
         if journal is not None and (c.id, answer.digest) not in known:
@@ -87,10 +87,10 @@ def digest(case: Case) -> str:
 
 
 def read(journal: Path) -> dict[tuple[str, str], Answer]:
-    """The answers of a journal by case and digest; a last line that was cut off does not count."""
-    found: dict[tuple[str, str], Answer] = {}
-    for line in journal.read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.endswith("\n"):
-            answer = Answer(**json.loads(line))
-            found[answer.case, answer.digest] = answer
-    return found
+    """The answers of a journal by case and digest; none, where there is no file. A last line that was cut off is taken away."""
+    text = journal.read_text(encoding="utf-8") if journal.is_file() else ""
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        journal.write_text(whole, encoding="utf-8")
+    answers = [Answer(**json.loads(line)) for line in whole.splitlines()]
+    return {(a.case, a.digest): a for a in answers}

@@ -182,7 +182,7 @@ class _Bisection:
     def _backend(self, execute: Execute) -> Finding | None:
         try:
             found = execute(self.graph, self.judge.inputs)
-        except MemoryError:
+        except _REFUSED:
             raise
         except Exception as e:  # a crash of a worker, a time-out, a trap
             return Finding(BACKEND, BACKEND, None, None, ended(e), show(self.graph), "")

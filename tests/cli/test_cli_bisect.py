@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from uops.backends import npz
+from uops.backends import npz, worker
 from uops.compiler import pipeline
 from uops.fuzz import bisect as search
 from uops.fuzz.corpus import load
@@ -94,13 +94,18 @@ def test_a_broken_program_is_refused(uops: Uops, broken: str) -> None:
 
 
 def test_an_end_of_the_worker_is_unsound(uops: Uops, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from uops.backends import worker
-
     monkeypatch.setattr(worker.Worker, "run", lambda self, case: worker.Outcome("crash", None, "ended by SIGSEGV"))
     result = uops("bisect", program, "--backend", "llvm")
     assert result.exit_code == 1
     assert "backend" in result.output
     assert "crash: ended by SIGSEGV" in result.output
+
+
+def test_a_program_that_the_worker_refuses_is_no_finding(uops: Uops, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker.Worker, "run", lambda self, case: worker.Outcome("unsupported", None, "no such memory"))
+    result = uops("bisect", program, "--backend", "llvm")
+    assert result.exit_code == 2
+    assert "no such memory" in result.output
 
 
 def test_the_suite_goes_on_from_a_journal(uops: Uops, tmp_path: Path) -> None:
@@ -113,6 +118,7 @@ def test_the_suite_goes_on_from_a_journal(uops: Uops, tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_text(marked + lines[1] + lines[2][:20])
     again = uops("stages", "--rows", "Movement/Flip", "--journal", "journal.jsonl")
     assert (again.exit_code, again.output) == (0, f"1 refused, {len(lines) - 1} agree\n")
+    assert (tmp_path / "journal.jsonl").read_text() == marked + "".join(lines[1:])
 
 
 @pytest.mark.usefixtures("wrong_rangeify")

@@ -76,16 +76,18 @@ def compiler(name: str) -> CompilerBackend:
 
 @contextmanager
 def apart(name: str) -> Iterator[Callable[[UOp], Execute]]:
-    """How to run graphs on a backend in a process of its own; any end but a result is Unsound."""
+    """How to run graphs on a backend in a process of its own; an end that is neither a result nor a refusal is Unsound."""
     import numpy as np
 
     from uops.backends.worker import Case, Limits, Worker
-    from uops.spec.errors import Unsound
+    from uops.spec.errors import CompileError, Unsound
 
     with Worker(worker_name(name), limits=Limits(timeout=TIMEOUT)) as worker:
 
         def run(root: UOp, inputs: Mapping[str, Any]) -> Outputs:
             outcome = worker.run(Case(root, inputs))
+            if outcome.status == "unsupported":
+                raise CompileError(outcome.message)
             if outcome.result is None:
                 raise Unsound(f"{outcome.status}: {outcome.message}")
             values: Outputs = dict(enumerate(map(np.asarray, outcome.result.values)))

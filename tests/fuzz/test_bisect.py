@@ -1,0 +1,500 @@
+"""A wrong transformation is planted behind each pass, in its steps, and in the machine code; bisection names exactly that one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from uops.backends import npz
+from uops.backends.cache import ObjectCache
+from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.target import LlvmTarget
+from uops.compiler.config import Config
+from uops.compiler.log import recording
+from uops.compiler.passes import rangeify as ranges
+from uops.compiler.passes import select as selection
+from uops.compiler.pattern import ALL_INTS, var
+from uops.compiler.pipeline import PIPELINE, Lowering, Pass, stages
+from uops.compiler.rewrite import Rule
+from uops.fuzz import stages as judges
+from uops.fuzz.bisect import BACKEND, bisect
+from uops.fuzz.generate import case
+from uops.fuzz.stages import KEEPS, Keeps
+from uops.fuzz.wrong_rule import wrong_step
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.axes import AxisType
+from uops.spec.errors import CompileError, SpecError, Trap, Unsound
+from uops.spec.node import UOp, substitute, toposort
+from uops.spec.ops import Op
+from uops.spec.text import parse
+
+F32, I32 = dt.float32, dt.int32
+LLVM = LlvmTarget(Tier.FAST, ObjectCache(None))
+Inputs = dict[str, Any]
+Program = tuple[UOp, Inputs]
+Change = Callable[[UOp], UOp]
+
+
+def p(slot: int, *shape: int, dtype: dt.DType = F32) -> UOp:
+    return b.param(slot, shape, dtype)
+
+
+def floats(*shape: int) -> Any:
+    """Multiples of 1/4, whose sums are exact, no two rows alike."""
+    n = int(np.prod(shape))
+    return (np.arange(n, dtype=np.float32) * 7 % 23 / 4 - 2).reshape(shape)
+
+
+def ints(*shape: int) -> Any:
+    return (np.arange(int(np.prod(shape)), dtype=np.int32) * 37 % 61 - 30).reshape(shape)
+
+
+# Programs
+
+
+def transposed() -> Program:
+    return b.mul(b.permute(p(0, 3, 4, dtype=I32), (1, 0)), 3), {"p0": ints(3, 4)}
+
+
+def row_sums() -> Program:
+    return b.reduce(b.add(p(0, 4, 8, dtype=I32), 1), Op.ADD, (1,)), {"p0": ints(4, 8)}
+
+
+def float_sums() -> Program:
+    return b.reduce(p(0, 4, 8), Op.ADD, (1,)), {"p0": floats(4, 8)}
+
+
+def elementwise() -> Program:
+    return b.add(p(0, 20, 36), p(1, 20, 36)), {"p0": floats(20, 36), "p1": floats(20, 36)}
+
+
+def exponential() -> Program:
+    return b.exp2(p(0, 6)), {"p0": floats(6)}
+
+
+def maxima() -> Program:
+    return b.reduce(p(0, 3, 5), Op.MAX, (1,)), {"p0": -1 - abs(floats(3, 5))}
+
+
+def long() -> Program:
+    """More elements than a byte counts."""
+    return b.add(p(0, 300, dtype=I32), 1), {"p0": ints(300)}
+
+
+def several() -> Program:
+    """Three kernels: two live intermediates, and what uses both."""
+    x = p(0, 4, dtype=I32)
+    first, second = b.contiguous(b.mul(x, 5)), b.contiguous(b.add(x, 1))
+    return b.add(b.flip(first, (True,)), b.mul(second, b.reduce(b.add(first, second), Op.MAX, (0,)))), {"p0": ints(4)}
+
+
+def two_values() -> Program:
+    x = p(0, 4, dtype=I32)
+    return b.tuple_(b.add(x, 1), b.mul(x, 2)), {"p0": ints(4)}
+
+
+# Passes
+
+
+def behind(name: str, change: Change) -> tuple[Pass, ...]:
+    """The pipeline with a change of what pass `name` gives."""
+
+    def run(p: Pass) -> Callable[[UOp, Lowering], UOp]:
+        return lambda u, s: change(p.run(u, s))
+
+    return tuple(replace(q, run=run(q)) if q.name == name else q for q in PIPELINE)
+
+
+def unscheduled() -> tuple[Pass, ...]:
+    """The pipeline without an optimizer, so that all stays scalar."""
+    return tuple(replace(q, run=lambda u, s: u) if q.name == "optimize" else q for q in PIPELINE)
+
+
+def nodes(change: Callable[[UOp], UOp | None]) -> Change:
+    """A change of single nodes, everywhere, kernels' bodies included."""
+
+    def rewrite(root: UOp) -> UOp:
+        done: dict[UOp, UOp] = {}
+        for u in toposort(root):
+            new = u.replace(src=tuple(done[s] for s in u.src))
+            done[u] = change(new) or new
+        return done[root]
+
+    return rewrite
+
+
+def becomes(op: Op, other: Op, d: dt.DType | None = None) -> Change:
+    return nodes(lambda u: UOp(other, u.src) if u.op is op and (d is None or u.dtype is d) else None)
+
+
+def outputs_swapped(root: UOp) -> UOp:
+    """The Buffers of two values take each other's place."""
+    first, second = (u for u in root.src if u.op is Op.BUFFER)
+    return substitute(root, {first: second, second: first})
+
+
+def without_first_effect(root: UOp) -> UOp:
+    body = root.src[0]
+    return root.replace(src=(body.replace(src=body.src[1:]), *root.src[1:]))
+
+
+def kernels_swapped(root: UOp) -> UOp:
+    return root.replace(src=(*root.src[:-2], root.src[-1], root.src[-2]))
+
+
+def longer(kind: AxisType, by: int) -> Change:
+    """Ranges of one type run so many iterations more, or fewer."""
+
+    def change(u: UOp) -> UOp | None:
+        if u.op is not Op.RANGE or u.arg.type is not kind:
+            return None
+        return u.replace(src=(b.index(int(u.src[0].arg.value) + by),))
+
+    return nodes(change)
+
+
+def smaller_stride(u: UOp) -> UOp | None:
+    """A product of an index value with a factor that is 1 less."""
+    if u.op is not Op.MUL or u.dtype is not dt.index or u.src[1].op is not Op.CONST:
+        return None
+    return UOp(Op.MUL, (u.src[0], b.index(u.src[1].arg.value - 1)))
+
+
+def last_lane_repeats(u: UOp) -> UOp | None:
+    """Stack(0, 1, ..., n-1), the lanes of a vector, with n-2 in the last place."""
+    if (
+        u.op is not Op.STACK
+        or len(u.src) < 4
+        or [s.arg.value if s.op is Op.CONST else -1 for s in u.src] != list(range(len(u.src)))
+    ):
+        return None
+    return u.replace(src=(*u.src[:-1], u.src[-2]))
+
+
+def initialised_inside(root: UOp) -> UOp:
+    """The first store of an accumulator, moved behind the Range of the loop that adds to it."""
+    return root.replace(src=tuple(c.replace(src=(_moved(c.src[0]), *c.src[1:])) for c in root.src))
+
+
+def _moved(linear: UOp) -> UOp:
+    order = list(linear.src)
+    loop = next((u for u in order if u.op is Op.RANGE and u.arg.type is AxisType.REDUCE), None)
+    if loop is None:
+        return linear
+    first = next(u for u in order[: order.index(loop)][::-1] if u.op is Op.STORE)
+    order.remove(first)
+    order.insert(order.index(loop) + 1, first)
+    return linear.replace(src=tuple(order))
+
+
+def slices_at(offset: int) -> Change:
+    """Each Slice but the first begins so many bytes after the arena does."""
+
+    def change(root: UOp) -> UOp:
+        later = [u for u in toposort(root) if u.op is Op.SLICE and u.src[1].arg.value]
+        return substitute(root, {u: u.replace(src=(u.src[0], b.index(offset))) for u in later})
+
+    return change
+
+
+class Planted(NamedTuple):
+    """`kind` is the fault's, `kernel` what the report calls the kernel, `text` a part of its message."""
+
+    program: Callable[[], Program]
+    change: Change
+    kind: str = "value"
+    kernel: str | None = None
+    text: str = ""
+
+
+# fmt: off
+PLANTED: dict[str, tuple[str, Planted]] = {
+    "an op is another":             ("callify", Planted(transposed, becomes(Op.MUL, Op.ADD))),
+    "outputs are swapped":          ("callify", Planted(two_values, outputs_swapped)),
+    "an effect is lost":            ("callify", Planted(two_values, without_first_effect, text="never written")),
+    "a stride is wrong":            ("rangeify", Planted(transposed, nodes(smaller_stride), "value", "kernel 0 of 1 (")),
+    "a reduction is too short":     ("rangeify", Planted(row_sums, longer(AxisType.REDUCE, -1), "value", "kernel 0 of 1 (")),
+    "an output is too short":       ("rangeify", Planted(row_sums, longer(AxisType.LOOP, -1), "value", "kernel 0 of 1 (")),
+    "kernels run in another order": ("rangeify", Planted(several, kernels_swapped, "trap", text="never written")),
+    "a sum is a product":           ("rangeify", Planted(float_sums, nodes(
+        lambda u: u.replace(arg=replace(u.arg, op=Op.MUL)) if u.op is Op.REDUCE else None), "value", "kernel 0 of 1 (")),
+    "a vector is too short":        ("optimize", Planted(elementwise, longer(AxisType.UPCAST, -1), "value", "kernel 0 of 1 (")),
+    "an axis is padded unmasked":   ("optimize", Planted(elementwise, longer(AxisType.LOOP, 1), "trap", "kernel 0 of 1 (", "R45")),
+    "a lane is another's":          ("expand", Planted(elementwise, nodes(last_lane_repeats), "trap", "kernel 0 of 1 (", "twice")),
+    "a float op is another":        ("expand", Planted(elementwise, becomes(Op.ADD, Op.SUB, F32), "value", "kernel 0 of 1 (")),
+    "an approximation is off":      ("select", Planted(exponential, nodes(
+        lambda u: b.const(0.25, F32) if u.op is Op.CONST and u.dtype is F32 and .24 < u.arg.value < .25 else None),
+        "value", "kernel 0 of 1 (")),
+    "a sum forgets its start":      ("linearize", Planted(row_sums, initialised_inside, "value", "kernel 0 of 1 (")),
+    "places are one":               ("plan", Planted(several, slices_at(0), "value", "kernel 2 of 3 (")),
+    "places overlap":               ("plan", Planted(several, slices_at(8), "trap", text="(R126)")),
+    "a Program has other code":     ("render", Planted(several, nodes(
+        lambda u: b.const(4, I32) if u is b.const(5, I32) else None), "value", "kernel 0 of")),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_planted_transformation_is_named(what: str) -> None:
+    name, planted = PLANTED[what]
+    graph, inputs = planted.program()
+    found = bisect(graph, inputs, LLVM, behind(name, planted.change))
+    assert found is not None
+    assert (found.stage, found.pass_, found.step) == (name, name, None)
+    assert found.fault.kind == planted.kind, str(found)
+    assert planted.text in found.fault.message
+    assert (found.kernel or "").startswith(planted.kernel or "")
+    assert planted.kernel is None or found.kernel
+    assert found.before != found.after
+
+
+def test_a_bug_is_planted_behind_every_pass() -> None:
+    assert {name for name, _ in PLANTED.values()} == {q.name for q in PIPELINE}
+
+
+@pytest.mark.parametrize("program", dict.fromkeys(x.program for _, x in PLANTED.values()), ids=lambda f: f.__name__)
+@pytest.mark.parametrize("passes", [PIPELINE, unscheduled()], ids=["scheduled", "scalar"])
+def test_the_clean_pipeline_has_no_finding(program: Callable[[], Program], passes: tuple[Pass, ...]) -> None:
+    assert bisect(*program(), LLVM, passes, schedules=1) is None
+
+
+# Steps
+
+
+def with_change(name: str, change: Change) -> Callable[[pytest.MonkeyPatch], None]:
+    """A change of what a function of instruction selection gives."""
+    original = getattr(selection, name)
+    return lambda patch: patch.setattr(selection, name, lambda *a: change(original(*a)))
+
+
+def with_rule(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(selection, "VALUES", (*selection.VALUES, PLANTED_RULE))
+
+
+def maximum_from_zero(u: UOp) -> UOp | None:
+    return b.const(0.0, F32) if u.op is Op.CONST and u.dtype is F32 and u.arg.value == -np.inf else None
+
+
+def other_factor(u: UOp) -> UOp | None:
+    return u.replace(src=(u.src[0], u.src[0])) if u.op is Op.MUL and u.src[1].op is Op.CONST else None
+
+
+def wrong_addend(u: UOp) -> UOp | None:
+    return u.replace(src=(u.src[0], u.src[1], u.src[1])) if u.op is Op.MULACC else None
+
+
+STEPS: dict[str, tuple[Callable[[], Program], Callable[[pytest.MonkeyPatch], None]]] = {
+    "accumulate": (maxima, with_change("accumulate", nodes(maximum_from_zero))),
+    "widths": (transposed, with_change("machine_widths", nodes(other_factor))),
+    "decompose": (exponential, with_change("_primitive", nodes(wrong_addend))),
+    "simplify": (transposed, with_rule),
+}
+
+
+@pytest.mark.parametrize("step", selection.STEPS)
+def test_the_step_of_a_pass_is_named(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program, plant = STEPS[step]
+    plant(monkeypatch)
+    found = bisect(*program(), LLVM, unscheduled())
+    assert found is not None
+    assert (found.stage, found.pass_, found.step) == ("select", "select", step)
+    assert found.kernel is not None
+    assert found.kernel.startswith("kernel 0 of 1 (")
+
+
+#: It lowers the cost, and is wrong for all but 0.
+PLANTED_RULE = Rule("planted", var("x", ALL_INTS) * 3, var("x", ALL_INTS))
+
+
+@pytest.mark.parametrize(("module", "rules", "name"), [(selection, "VALUES", "select"), (ranges, "INDEXING", "rangeify")])
+def test_the_rule_is_named(module: Any, rules: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, rules, (PLANTED_RULE, *getattr(module, rules)))
+    graph = b.mul(b.permute(p(0, 5, 3, dtype=I32), (1, 0)), 3)
+    found = bisect(graph, {"p0": ints(5, 3)}, LLVM, unscheduled())
+    assert found is not None
+    assert (found.pass_, found.rule) == (name, "planted")
+    assert "rule planted" in str(found)
+
+
+def test_rules_that_hold_are_not_blamed() -> None:
+    found = bisect(*transposed(), LLVM, behind("rangeify", nodes(smaller_stride)))
+    assert found is not None
+    assert found.rule is None
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_step_of_the_rules_is_called_wrong(seed: int) -> None:
+    """Every rule that fires on generated graphs keeps the value of all leaves that the judge tries."""
+    steps = []
+    for k in range(6):
+        c = case(seed * 100 + k, max_elements=40)
+        try:
+            with recording() as log:
+                stages(c.graph, LLVM, Config(reuse=False))
+        except CompileError:
+            continue
+        steps += [s for m in log.moves for s in m.steps]
+    assert len(steps) > 30
+    assert wrong_step(steps, seed) is None
+
+
+def test_the_kernel_of_several_is_named() -> None:
+    """Only the second of three kernels adds 1."""
+    graph, inputs = several()
+    wrong = nodes(lambda u: b.const(2, I32) if u is b.const(1, I32) else None)
+    found = bisect(graph, inputs, LLVM, behind("expand", wrong))
+    assert found is not None
+    assert found.kernel is not None
+    assert found.kernel.startswith("kernel 1 of 3 (")
+    assert "const 2 : i32" in found.after
+    assert "const 2 : i32" not in found.before
+
+
+# Machine code
+
+
+class Wrong(LlvmTarget):
+    """A renderer that spells one instruction wrong."""
+
+    def __init__(self, right: str, wrong: str) -> None:
+        super().__init__(Tier.FAST, ObjectCache(None))
+        self.right, self.wrong = right, wrong
+
+    def render(self, linear: UOp) -> str:
+        return super().render(linear).replace(self.right, self.wrong)
+
+
+@pytest.mark.parametrize(
+    ("program", "right", "wrong", "kernel"),
+    [(transposed, "mul ", "add ", 0), (float_sums, "fadd ", "fsub ", 0), (several, "icmp slt", "icmp sgt", 2)],
+    ids=["product", "sum", "maximum"],
+)
+def test_wrong_machine_code_is_named(program: Callable[[], Program], right: str, wrong: str, kernel: int) -> None:
+    found = bisect(*program(), Wrong(right, wrong))
+    assert found is not None
+    assert (found.stage, found.pass_) == (BACKEND, BACKEND)
+    assert (found.kernel or "").startswith(f"kernel {kernel} of ")
+    assert wrong in found.after
+
+
+def test_the_end_of_a_run_of_machine_code_is_a_finding() -> None:
+    def execute(program: UOp, inputs: Any) -> Any:
+        raise Unsound("ended by SIGSEGV")
+
+    found = bisect(*transposed(), LLVM, execute=execute)
+    assert found is not None
+    assert (found.pass_, found.fault.kind, found.fault.message) == (BACKEND, "unsound", "ended by SIGSEGV")
+
+
+# Other ways to be wrong
+
+
+def test_a_pass_that_fails_is_a_finding() -> None:
+    def fail(root: UOp) -> UOp:
+        raise KeyError("no such node")
+
+    found = bisect(*transposed(), LLVM, behind("linearize", fail))
+    assert found is not None
+    assert (found.pass_, found.fault.kind) == ("linearize", "keyerror")
+
+
+def test_an_interpreter_that_fails_is_not_called_a_wrong_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*a: Any, **k: Any) -> Any:
+        raise KeyError("no such node")
+
+    monkeypatch.setattr(judges, "run", fail)
+    found = bisect(*transposed(), LLVM)
+    assert found is not None
+    assert (found.pass_, found.fault.kind) == ("callify", "crash")
+    assert "the interpreter failed" in found.fault.message
+
+
+def test_a_program_that_the_compiler_refuses_has_no_finding() -> None:
+    def refuse(root: UOp) -> UOp:
+        raise CompileError("not this one")
+
+    with pytest.raises(CompileError, match="not this one"):
+        bisect(*transposed(), LLVM, behind("expand", refuse))
+
+
+def test_a_program_that_traps_has_none_either() -> None:
+    with pytest.raises(Trap):
+        bisect(b.at(p(0, 4), b.cast(p(1, dtype=I32), dt.index)), {"p0": floats(4), "p1": np.int32(9)}, LLVM)
+    with pytest.raises(SpecError):
+        bisect(transposed()[0], {}, LLVM)
+
+
+def test_an_output_that_is_not_written_is_wrong_even_where_it_is_zero() -> None:
+    graph, inputs = b.mul(p(0, 4, dtype=I32), 0), {"p0": ints(4)}
+    found = bisect(graph, inputs, LLVM, behind("rangeify", longer(AxisType.LOOP, -1)))
+    assert found is not None
+    assert (found.pass_, found.fault.element) == ("rangeify", 3)
+
+
+def test_memory_that_is_only_read_must_not_change() -> None:
+    effect = b.store(b.at(b.param(1, (4,), I32), 0), b.const(7, I32))
+    change = nodes(lambda u: u.replace(src=(*u.src, effect)) if u.op is Op.SINK else None)
+    undeclared = nodes(lambda u: u.replace(arg=replace(u.arg, written=(0, 1))) if u.op is Op.CALL else None)
+    wrong = behind("linearize", lambda root: root)
+    wrong = tuple(
+        replace(q, run=lambda u, s, run=q.run: undeclared(change(run(u, s)))) if q.name == "optimize" else q for q in wrong
+    )
+    graph = b.contiguous(b.flip(b.add(p(0, 4, dtype=I32), 1), (True,)))
+    found = bisect(graph, {"p0": ints(4)}, LLVM, wrong)
+    assert found is not None
+    assert found.pass_ == "optimize"
+
+
+def backwards(u: UOp) -> UOp | None:
+    """Element 2 - i of the input in the place of i."""
+    if u.op is not Op.INDEX or u.src[0].op is not Op.PARAM or u.src[0].arg.slot != 1:
+        return None
+    return u.replace(src=(u.src[0], UOp(Op.SUB, (b.const(2, u.src[1].dtype), u.src[1]))))
+
+
+@pytest.mark.parametrize(("name", "kept"), [("select", False), ("linearize", True)])
+def test_a_sum_in_another_order_is_wrong_only_where_bits_are_kept(name: str, kept: bool) -> None:
+    graph, inputs = b.reduce(p(0, 3), Op.ADD, (0,)), {"p0": np.array([1e8, 4.0, 4.0], np.float32)}
+    change = nodes(backwards)
+    passes = tuple(replace(q, run=lambda u, s, run=q.run: run(change(u), s)) if q.name == name else q for q in PIPELINE)
+    found = bisect(graph, inputs, LLVM, passes)
+    assert (found is not None) == kept
+    if found is not None:
+        assert found.fault.message.startswith("output 0, element 0: got 100000008.0 (0x4cbebc21), allowed 100000000.0 (0x4cbebc20)")
+
+
+def test_every_pass_says_what_it_keeps_and_why() -> None:
+    assert KEEPS.keys() == {q.name for q in PIPELINE} | {BACKEND}
+    assert all(reason and isinstance(keeps, Keeps) for keeps, reason in KEEPS.values())
+
+
+def test_a_finding_can_be_written_down(tmp_path: Path) -> None:
+    graph, inputs = transposed()
+    found = bisect(graph, inputs, LLVM, behind("rangeify", nodes(smaller_stride)))
+    assert found is not None
+    files = found.write(tmp_path / "out", graph, inputs)
+    assert all(f.is_file() for f in files)
+    assert parse((tmp_path / "out" / "program.uops").read_text()) is graph
+    parse((tmp_path / "out" / "before.uops").read_text())
+    parse((tmp_path / "out" / "after.uops").read_text())
+    assert np.array_equal(npz.load(tmp_path / "out" / "inputs.npz")["p0"], inputs["p0"])
+    assert json.loads((tmp_path / "out" / "finding.json").read_text()) == found.to_json()
+    assert found.to_json()["pass"] == "rangeify"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_generated_graphs_have_no_finding(seed: int) -> None:
+    c = case(seed + 5000, max_elements=60)
+    try:
+        found = bisect(c.graph, c.inputs, LLVM)
+    except CompileError as e:
+        assert "devices" in str(e)
+        return
+    assert found is None, str(found)
