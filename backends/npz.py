@@ -67,13 +67,31 @@ def load(file: str | Path | BinaryIO) -> dict[str, Any]:
     """The inputs of a file. Raises BadInputs on anything that is not one."""
     try:
         members = np.load(file, allow_pickle=False)
-        if isinstance(members, np.ndarray):
-            raise BadInputs(f"{_called(file)} is one array, not an .npz of named arrays")
-        with members:
-            found = {name: members[name] for name in members.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as e:
-        raise BadInputs(f"{_called(file)} is no input file: {e}") from e
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
+        why = "it is no .npz of named arrays" if _is_about_objects(e) else e
+        raise BadInputs(f"{_called(file)} is no input file: {why}") from e
+    if isinstance(members, np.ndarray):
+        raise BadInputs(f"{_called(file)} is one array, not an .npz of named arrays")
+    with members:
+        found = {name: _member(file, members, name) for name in members.files}
     return {name: _value(name, a, found.get(name + _SUFFIX)) for name, a in found.items() if not name.endswith(_SUFFIX)}
+
+
+def _member(file: str | Path | BinaryIO, members: Mapping[str, Any], name: str) -> Array:
+    try:
+        found: Array = members[name]
+        return found
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as e:
+        if _is_about_objects(e):
+            raise BadInputs(
+                f"{_called(file)}: member {name} holds Python objects; save numbers, or index values by uops.backends.npz"
+            ) from e
+        raise BadInputs(f"{_called(file)} is no input file: member {name} cannot be read: {e}") from e
+
+
+def _is_about_objects(e: Exception) -> bool:
+    """NumPy speaks of pickling where an array, or a file it does not know, could only be read as Python objects."""
+    return "pickle" in str(e)
 
 
 def _called(file: str | Path | BinaryIO) -> str:

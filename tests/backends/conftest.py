@@ -1,21 +1,29 @@
-"""Kernels made by hand, and how to run them: the llvm backend without the compiler."""
+"""Kernels made by hand, and how to run them on a target: without the compiler, without the cache."""
 
-import ctypes
+import functools
+import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from uops.backends.llvm import binding
+from uops.backends.c.target import DriverTarget, TinyTarget
+from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import Tier
-from uops.backends.llvm.render import ENTRY, render
+from uops.backends.llvm.target import LlvmTarget
+from uops.backends.opencl.target import OpenClTarget
+from uops.compiler import Target
+from uops.compiler.target import lender
 from uops.spec import build as B
 from uops.spec.dtypes import DType
+from uops.spec.errors import Unsupported
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
-Signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+sys.path.insert(0, str(Path(__file__).parent))  # test modules share the modules of claims
+pytest.register_assert_rewrite("alu_claims", "kernel_claims")
 
 
 class Kernels(NamedTuple):
@@ -25,6 +33,24 @@ class Kernels(NamedTuple):
     elementwise: Callable[..., UOp]
     execute: Callable[..., str]
     apply: Callable[..., Any]
+
+
+#: Machines by name: a Tier of LLVM, or one of these.
+MACHINES: dict[str, Callable[[], Target]] = {
+    "tcc": TinyTarget,
+    "gcc": lambda: DriverTarget("gcc", ObjectCache(None)),
+    "clang": lambda: DriverTarget("clang", ObjectCache(None)),
+    "opencl": lambda: OpenClTarget(ObjectCache(None)),
+}
+
+
+@functools.cache
+def machine(tier: Tier | str) -> Target:
+    """The target; the test that asks for one that is absent is skipped with the reason."""
+    try:
+        return LlvmTarget(tier, ObjectCache(None)) if isinstance(tier, Tier) else MACHINES[tier]()
+    except Unsupported as e:
+        pytest.skip(str(e))
 
 
 def linear(*roots: UOp) -> UOp:
@@ -39,18 +65,18 @@ def elementwise(n: int, out: DType, sources: Sequence[DType], make: Callable[...
     return linear(B.end(B.store(B.at(B.param(0, (n,), out), i), make(*loads)), i))
 
 
-def execute(kernel: UOp, buffers: Sequence[Any], scalars: Sequence[int] = (), tier: Tier = Tier.FAST) -> str:
-    """Compile and run on arrays (or addresses) in argument order; gives the source text."""
-    source = render(kernel)
-    loaded = binding.load_object(binding.compile_object(source, binding.host(), tier), ENTRY)
+def execute(kernel: UOp, buffers: Sequence[Any], scalars: Sequence[int] = (), tier: Tier | str = Tier.FAST) -> str:
+    """Compile and run on arrays in argument order (0 in the place of a variable); gives the source text."""
+    target = machine(tier)
+    source = target.render(kernel)
+    loaded = target.load(target.compile(source))
     places = [b if isinstance(b, int) else b.ctypes.data for b in buffers]
-    table = (ctypes.c_void_p * max(1, len(places)))(*places)
-    numbers = (ctypes.c_int64 * max(1, len(scalars)))(*scalars)
-    Signature(loaded.address)(ctypes.addressof(table), ctypes.addressof(numbers))
+    with lender(target)([b for b in buffers if not isinstance(b, int)]):
+        loaded(places, [*scalars, *([0] * (len(places) - len(scalars)))])
     return source
 
 
-def apply(make: Callable[..., UOp], out: DType, sources: Sequence[DType], columns: Sequence[Any], tier: Tier) -> Any:
+def apply(make: Callable[..., UOp], out: DType, sources: Sequence[DType], columns: Sequence[Any], tier: Tier | str) -> Any:
     """Apply `make` to columns of values; an array of `out`."""
     arrays = [np.array(c, dtype=d.name) for c, d in zip(columns, sources)]
     result = np.zeros(len(arrays[0]), dtype=out.name)

@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 
 from uops.backends import registry
+from uops.backends.conformance.runner import conform
 from uops.backends.contract import Backend, Capabilities, Deviation, Missing
 from uops.spec import dtypes as dt
 from uops.spec.node import UOp
@@ -109,6 +110,55 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
 def test_a_registration_that_does_not_hold_is_broken(name: str, says: str) -> None:
     with pytest.raises(registry.BrokenBackend, match=says):
         registry.get(name)
+
+
+class Raising(Stub):
+    def capabilities(self) -> Capabilities:
+        raise KeyError("device 0")
+
+    def version(self) -> str:
+        raise OSError("no driver")
+
+
+class Vague(Stub):
+    def capabilities(self) -> Capabilities:
+        return None  # type: ignore[return-value]
+
+    def version(self) -> str:
+        return 3  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("backend", "about", "says"),
+    [
+        (Raising, "capabilities", r"'mine': capabilities\(\) raised KeyError: 'device 0'"),
+        (Raising, "version", r"'mine': version\(\) raised OSError: no driver"),
+        (Vague, "capabilities", r"'mine': capabilities\(\) gave None, expected a Capabilities"),
+        (Vague, "version", r"'mine': version\(\) gave 3, expected a str"),
+    ],
+)
+def test_a_backend_that_does_not_say_what_it_is_is_broken(backend: type[Backend], about: str, says: str) -> None:
+    ask = {"capabilities": registry.declared, "version": registry.version}[about]
+    with pytest.raises(registry.BrokenBackend, match=says):
+        ask("mine", backend())
+
+
+@pytest.mark.parametrize("backend", [Raising, Vague])
+def test_the_suite_does_not_start_with_a_backend_that_does_not_say_what_it_is(
+    backend: type[Backend], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "version", lambda self: "stub 1")
+    with pytest.raises(registry.BrokenBackend, match=r"'mine': capabilities\(\)"):
+        conform("mine", backend(), rows="Movement/Flip", jobs=1)
+
+
+def test_a_backend_that_cannot_be_made_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make() -> Backend:
+        raise RuntimeError("no device")
+
+    monkeypatch.setattr(registry, "_load", lambda name: make)
+    with pytest.raises(registry.BrokenBackend, match="'mine' cannot be made: RuntimeError: no device"):
+        registry.get("mine")
 
 
 @pytest.mark.usefixtures("installed")

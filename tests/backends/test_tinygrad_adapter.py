@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import shutil
 import sys
 from collections.abc import Callable
@@ -127,3 +128,8 @@ def test_a_graph_gives_what_the_interpreter_gives(tinygrad: Backend, name: str) 
 
 def test_the_version_names_device_and_python(tinygrad: Backend) -> None:
     assert "on PYTHON, Python 3." in tinygrad.version()
+
+
+def test_kernels_are_compiled_in_the_process_that_is_judged(tinygrad: Backend) -> None:
+    tinygrad.run(b.tuple_(b.add(X, Y), b.reduce(X, Op.ADD, (1,))), TWO)
+    assert not multiprocessing.active_children()

@@ -94,6 +94,25 @@ def test_each_finding_has_a_script_of_its_own_rulings_and_a_row_in_the_prose() -
         assert f"| {name} |" in PROSE and finding["script"] in PROSE, name
 
 
+SCORE = re.compile(r"^\| (\S+) \| (strict|core) \| .* \(([\d,]+) of ([\d,]+)\) \| .* \| (\d+) \| (\d+) \|$", re.MULTILINE)
+
+
+def _cells(text: str) -> tuple[int, int]:
+    """The strict and the core cells that a part of the page gives to findings, in its table and in its list of the shared ones."""
+    found = re.findall(r"(?:^\| T\d\d \|.*\||[:;] T\d\d) (\d+), (\d+)(?: \|$|(?=[;.]))", text, re.MULTILINE)
+    return sum(int(strict) for strict, _ in found), sum(int(core) for _, core in found)
+
+
+def test_the_cells_of_the_findings_add_up_to_the_failing_cells() -> None:
+    number = {(s[0], s[1]): [int(n.replace(",", "")) for n in s[2:]] for s in SCORE.findall(PROSE)}
+    python, x86 = PROSE.split("### On CPU:X86")
+    for device, text in (("PYTHON", python), ("CPU:X86", x86)):
+        for level, cells in zip(("strict", "core"), _cells(text), strict=True):
+            passed, required, failing, unsupported = number.pop((device, level))
+            assert cells == failing == required - passed - unsupported, (device, level)
+    assert not number
+
+
 def test_scripts_use_tinygrad_alone() -> None:
     for script in (FOLDER / "scripts").glob("*.py"):
         imports = set(re.findall(r"^(?:import|from) (\w+)", script.read_text(encoding="utf-8"), re.MULTILINE))

@@ -1,0 +1,25 @@
+"""How a kernel that is machine code of this process is called: `void kernel(const uint64_t *buffers, const int64_t *scalars)`."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+_SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class HostKernel:
+    """A function at an address, and `owner`, whose life is that of its code. Calls release the interpreter lock."""
+
+    __slots__ = ("_call", "_owner", "address")
+
+    def __init__(self, address: int, owner: object) -> None:
+        self.address = address
+        self._owner = owner
+        self._call = _SIGNATURE(address)
+
+    def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
+        """Run once. Argument k's address is buffers[k], or its value scalars[k] for a named Param; the other entry is not read."""
+        table = (ctypes.c_uint64 * (len(buffers) or 1))(*buffers)
+        numbers = (ctypes.c_int64 * (len(scalars) or 1))(*scalars)
+        self._call(ctypes.addressof(table), ctypes.addressof(numbers))

@@ -1,0 +1,1 @@
+"""LINEAR kernels as text of the C family: what the c and opencl backends share."""

@@ -1,0 +1,141 @@
+"""A language of the C family, as data: what its text differs in from that of its relatives.
+
+The dtypes of a SELECTED kernel have the same short names in all of them (`i32`, `u8`, `f64`, `b1`), so that the expressions of
+`alu` and the functions of `helpers` are common text. `index` is i64: only a loop counter or a variable still has it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace
+from uops.spec.dtypes import DType, Kind
+from uops.spec.errors import Unsupported
+from uops.spec.ops import Op
+
+# fmt: off
+ALIAS: dict[DType, str] = {
+    dt.bool_:   "b1",
+    dt.int8:    "i8",  dt.int16:   "i16", dt.int32:  "i32", dt.int64:  "i64",
+    dt.uint8:   "u8",  dt.uint16:  "u16", dt.uint32: "u32", dt.uint64: "u64",
+    dt.float32: "f32", dt.float64: "f64",
+    dt.index:   "i64",
+}
+#: `long` has 64 bits in OpenCL C and on every 64-bit POSIX system. b1, the type of a bool value, is each language's own.
+TYPEDEFS = (
+    "typedef signed char i8; typedef short i16; typedef int i32; typedef long i64;",
+    "typedef unsigned char u8; typedef unsigned short u16; typedef unsigned int u32; typedef unsigned long u64;",
+    "typedef float f32; typedef double f64;",
+)
+_SUFFIX = {dt.uint32: "u", dt.int64: "l", dt.uint64: "ul", dt.index: "l"}
+# fmt: on
+#: What a buffer may hold and an op may compute with; the other floats are lowered to integers by the compiler.
+NATIVE = tuple(d for d in ALIAS if d is not dt.index)
+#: The unsigned integer of a float's bits.
+WORD = {dt.float32: dt.uint32, dt.float64: dt.uint64}
+#: Integers up to here are exact floats with a short decimal spelling that no reader of numbers gets wrong.
+_PLAIN = 1 << 20
+
+
+class Needs(Protocol):
+    """Where expressions ask for what must stand before the kernel."""
+
+    language: Language
+
+    def helper(self, kind: str, *dtypes: DType) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Language:
+    """`functions` are the names of what the language, or a library, has and that rounds correctly; `prototypes` declare them.
+
+    `buffer` and `scalar` are the formats of the expressions with which a kernel reads argument number {}. `spaces` qualifies
+    pointers and buffers; `barrier` is the statement, None where workgroups do not exist. `wide_unsigned`: whether the
+    toolchain converts u64 to floats without a function of its own library.
+    """
+
+    name: str
+    bool_type: str
+    pragmas: tuple[str, ...]
+    function_head: str
+    buffer: str
+    scalar: str
+    functions: Mapping[tuple[Op, DType], str]
+    prototypes: Mapping[str, str] = field(default_factory=dict)
+    spaces: Mapping[AddrSpace, str] = field(default_factory=dict)
+    barrier: str | None = None
+    wide_unsigned: bool = True
+
+    def type(self, d: DType) -> str:
+        """The name of a value's type; raises Unsupported for a dtype that instruction selection should have removed."""
+        if d not in ALIAS:
+            raise Unsupported(f"dtype {d}", self.name)
+        return ALIAS[d]
+
+    def stored(self, d: DType) -> str:
+        """The type of an element in memory: a bool is one byte, 0 or 1."""
+        if d not in NATIVE:
+            raise Unsupported(f"a buffer of {d}", self.name)
+        return "u8" if d is dt.bool_ else ALIAS[d]
+
+    def space(self, space: AddrSpace) -> str:
+        """The qualifier of memory, with a blank after it."""
+        return self.spaces.get(space, "")
+
+
+def bits(d: DType) -> int:
+    """Width of an integer type."""
+    return 64 if d is dt.index else 8 if d is dt.bool_ else d.bits
+
+
+def literal(value: bool | int | float, d: DType, needs: Needs) -> str:
+    """A constant operand: an expression that binds tighter than any binary operator."""
+    if d.kind is Kind.BOOL:
+        return "1" if value else "0"
+    if d.is_float:
+        return _real(float(value), d, needs)
+    return integer(int(value), d)
+
+
+def integer(value: int, d: DType) -> str:
+    """An integer constant. The least signed one has no literal: its digits alone are one too many."""
+    suffix = _SUFFIX.get(d, "")
+    if d.is_signed and value == -(1 << (bits(d) - 1)) and bits(d) >= 32:
+        return f"(-{-value - 1}{suffix} - 1)"
+    return f"{value}{suffix}"
+
+
+def exact(value: float, d: DType) -> str:
+    """A finite float in hexadecimal digits, so that no reader has to round it."""
+    suffix = "f" if d is dt.float32 else ""
+    if abs(value) < _PLAIN and value == int(value) and (value or not _negative(value)):
+        return f"{value:.1f}{suffix}"
+    digits, exponent = value.hex().split("p")
+    return f"{digits.rstrip('0').rstrip('.')}p{exponent}{suffix}"
+
+
+def _real(value: float, d: DType, needs: Needs) -> str:
+    """Infinities, NaNs and -0.0 are spelled by their bits, which survive every reader (R23, R28)."""
+    finite = value - value == 0.0
+    if finite and (value or not _negative(value)):
+        return exact(value, d)
+    word = WORD[d]
+    return f"{needs.helper('reinterpret', word, d)}({float_bits(value, d):#x}{_SUFFIX[word]})"
+
+
+def _negative(value: float) -> bool:
+    return struct.pack(">d", value)[0] >> 7 == 1
+
+
+def float_bits(value: float, d: DType) -> int:
+    """The bits of `value` in float32 or float64; a NaN is quiet and keeps the payload bits that `d` has."""
+    word: int = struct.unpack("<Q", struct.pack("<d", value))[0]
+    if value != value:
+        word |= 1 << 51
+        return word if d is dt.float64 else (word >> 63 << 31) | 0x7F800000 | (word >> 29 & 0x7FFFFF)
+    code = "<I", "<f"
+    return word if d is dt.float64 else int(struct.unpack(code[0], struct.pack(code[1], value))[0])

@@ -1,0 +1,204 @@
+"""The only door to pyopencl: a device of PoCL, programs as bytes, launches, and memory that host and device share.
+
+PoCL comes from PyPI (`pocl-binary-distribution`) or from the system; of several platforms of that name the newest is taken. Its
+compiler can end the process, so this belongs into a worker.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import os
+import re
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from uops.spec.errors import Crash, Unsupported
+
+PLATFORM = "Portable Computing Language"
+#: Divisions and square roots of float32 are rounded correctly; nothing else is relaxed either.
+OPTIONS = ("-w", "-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
+
+
+def missing() -> str | None:
+    """Why there is no device to run on, or None."""
+    try:
+        device()
+    except Unsupported as e:
+        return str(e)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """The device, its context and queue. `name` and `version` decide what is made of a source."""
+
+    cl: Any
+    context: Any
+    queue: Any
+    name: str
+    version: str
+    local_memory: int
+    units: int
+
+
+@functools.cache
+def device() -> Device:
+    """The processor of this machine under PoCL. Raises Unsupported with the reason where there is none."""
+    _private_folder()
+    try:
+        import pyopencl
+    except ImportError as e:
+        raise Unsupported("OpenCL: the package pyopencl is not installed (pip install 'uops[opencl]')", "opencl") from e
+    cl: Any = pyopencl
+    try:
+        platforms = [p for p in cl.get_platforms() if p.name == PLATFORM and p.get_devices()]
+    except cl.Error as e:
+        raise Unsupported(f"OpenCL: no platform ({e})", "opencl") from e
+    if not platforms:
+        raise Unsupported(f"OpenCL: no platform is called {PLATFORM!r} (pip install 'uops[opencl]')", "opencl")
+    platform = max(platforms, key=lambda p: _order(p.version))
+    found = platform.get_devices()[0]
+    lacking = [what for what, mask, config in _needs(cl, found) if config & mask != mask]
+    if lacking:
+        raise Unsupported(f"OpenCL: {found.name} lacks {', '.join(lacking)}", "opencl")
+    context = cl.Context([found])
+    release = re.sub(r"\s+", " ", platform.version)
+    return Device(
+        cl, context, cl.CommandQueue(context), found.name, release, int(found.local_mem_size), int(found.max_compute_units)
+    )
+
+
+def _private_folder() -> None:
+    """What is compiled is kept by our own cache, which is bounded. PoCL's would grow for ever: it works in a folder that goes with
+    this process, unless the environment names one."""
+    if "POCL_CACHE_DIR" not in os.environ:
+        folder = os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="uops-pocl-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+
+
+def _order(version: str) -> tuple[int, ...]:
+    """Release numbers in the text of a version, for comparison."""
+    return tuple(map(int, re.findall(r"\d+", version)))
+
+
+def _needs(cl: Any, found: Any) -> Iterator[tuple[str, int, int]]:
+    """What strict results need of a device: (what, bits of its configuration, the configuration)."""
+    f = cl.device_fp_config
+    for kind, config in (("float32", found.single_fp_config), ("float64", found.double_fp_config)):
+        yield (
+            f"{kind} with subnormals, infinities, rounding to nearest and fma",
+            f.DENORM | f.INF_NAN | f.ROUND_TO_NEAREST | f.FMA,
+            config,
+        )
+    yield "correctly rounded float32 division", f.CORRECTLY_ROUNDED_DIVIDE_SQRT, found.single_fp_config
+
+
+def compile_program(source: str) -> bytes:
+    """The binary of a program. Raises Crash with the compiler's messages, for rendered text is ours."""
+    d = device()
+    try:
+        program = d.cl.Program(d.context, source).build(options=list(OPTIONS), cache_dir=False)
+        return bytes(program.get_info(d.cl.program_info.BINARIES)[0])
+    except d.cl.Error as e:
+        raise Crash(f"OpenCL rejects the rendered kernel: {e}\n{source}") from e
+
+
+def load_program(binary: bytes, entry: str) -> Any:
+    """The kernel `entry` of a binary."""
+    d = device()
+    try:
+        return d.cl.Kernel(d.cl.Program(d.context, [*d.context.devices], [binary]).build(), entry)
+    except d.cl.Error as e:
+        raise Crash(f"an OpenCL binary cannot be loaded: {e}") from e
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Host memory, and the memory object over it."""
+
+    start: int
+    stop: int
+    buffer: Any
+
+
+class SharedMemory:
+    """Host memory that kernels can reach: `lend` for the duration of some launches, by address in between. One table per thread."""
+
+    def __init__(self) -> None:
+        self._lent = threading.local()
+
+    @contextmanager
+    def lend(self, arrays: Sequence[Any]) -> Iterator[None]:
+        """Memory objects over the arrays; afterwards the arrays hold what kernels wrote.
+
+        Arrays that overlap share an object: OpenCL leaves undefined what two of them over the same bytes do.
+        """
+        before = self._spans()
+        self._lent.spans = spans = [_over(start, stop) for start, stop in _merged(arrays)]
+        try:
+            yield
+            _synchronize(spans)
+        finally:
+            self._lent.spans = before
+            for s in spans:
+                s.buffer.release()
+
+    def find(self, address: int) -> tuple[Any, int]:
+        """The memory object that has an address, and the offset in it. An empty array may be anywhere: it has no object."""
+        for s in self._spans():
+            if s.start <= address < s.stop:
+                return s.buffer, address - s.start
+        return None, 0
+
+    def _spans(self) -> list[_Span]:
+        found: list[_Span] = getattr(self._lent, "spans", [])
+        return found
+
+
+def _merged(arrays: Sequence[Any]) -> list[tuple[int, int]]:
+    """The bytes of the arrays as disjoint intervals."""
+    places = sorted((int(a.__array_interface__["data"][0]), a.nbytes) for a in arrays if a.nbytes)
+    merged: list[tuple[int, int]] = []
+    for start, size in places:
+        if merged and start < merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], start + size)
+        else:
+            merged.append((start, start + size))
+    return merged
+
+
+def _over(start: int, stop: int) -> _Span:
+    d = device()
+    flags = d.cl.mem_flags.READ_WRITE | d.cl.mem_flags.USE_HOST_PTR
+    return _Span(start, stop, d.cl.Buffer(d.context, flags, hostbuf=(ctypes.c_ubyte * (stop - start)).from_address(start)))
+
+
+def _synchronize(spans: Sequence[_Span]) -> None:
+    """Mapping an object is what makes its host memory current."""
+    d = device()
+    for s in spans:
+        mapped, _ = d.cl.enqueue_map_buffer(d.queue, s.buffer, d.cl.map_flags.READ, 0, (s.stop - s.start,), np.uint8)
+        mapped.base.release(d.queue)
+    d.queue.finish()
+
+
+_lock = threading.Lock()
+
+
+def run(kernel: Any, arguments: Sequence[Any], size: tuple[int, ...], local: tuple[int, ...]) -> None:
+    """Launch and wait. A kernel object holds its arguments, so that launches of it exclude each other."""
+    d = device()
+    with _lock:
+        for k, a in enumerate(arguments):
+            kernel.set_arg(k, np.int64(a) if isinstance(a, int) else a)
+        event = d.cl.enqueue_nd_range_kernel(d.queue, kernel, size, local)
+    event.wait()

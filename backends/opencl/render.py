@@ -1,0 +1,47 @@
+"""A LINEAR kernel as one OpenCL C kernel.
+
+Takes: LINEAR over SELECTED ops. Gives: OpenCL C 1.2 with float64. The first line is a comment that says how to launch it, so that
+the text alone is enough. A buffer is passed as its memory object and an offset in bytes, a variable as a long.
+"""
+
+from __future__ import annotations
+
+from uops.backends.cstyle import render as family
+from uops.backends.cstyle.language import Language
+from uops.backends.opencl import atomic
+from uops.backends.opencl.launch import launch
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+ENTRY = "entry"
+OPENCL = Language(
+    name="opencl",
+    bool_type="bool",
+    pragmas=("#pragma OPENCL EXTENSION cl_khr_fp64 : enable", "#pragma OPENCL FP_CONTRACT OFF"),
+    function_head="static inline",
+    buffer="(m{0} + o{0})",
+    scalar="n{}",
+    # Not trunc: PoCL 3.0 converts to an integer inside of it, so that of a NaN that its compiler knows it makes anything.
+    functions={(op, d): name for op, name in ((Op.MULACC, "fma"), (Op.SQRT, "sqrt")) for d in (dt.float32, dt.float64)},
+    spaces={AddrSpace.GLOBAL: "__global ", AddrSpace.LOCAL: "__local "},
+    barrier="barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);",
+)
+OPS = family.OPS
+
+
+def render(linear: UOp) -> str:
+    """The text. Raises Unsupported, CompileError (R60), Crash for what is no LINEAR kernel."""
+    placed = launch(linear.src)
+    kernel = family.Kernel(linear, OPENCL, placed.placed, atomic.add)
+    body = kernel.body()
+    kinds = {u.arg.slot: "buffer" if u.arg.name is None else "scalar" for u in kernel.params()}
+    slots = range(max(kinds, default=-1) + 1)
+    arguments = [_ARGUMENT[kinds[k]].format(k) for k in slots if k in kinds]
+    head = [f"__kernel void {ENTRY}({', '.join(arguments)}) {{"]
+    comment = placed.comment([kinds.get(k, "") for k in slots])
+    return "\n".join((comment, *kernel.w.preamble(), *head, *body, "}")) + "\n"
+
+
+_ARGUMENT = {"buffer": "__global u8 *m{0}, i64 o{0}", "scalar": "i64 n{0}"}

@@ -1,0 +1,99 @@
+"""The opencl target: from a LINEAR kernel to a launch on PoCL.
+
+A binary is what PoCL gives back of a built program, after the line of the source that says how to launch it; it is kept in the
+cache on disk. A loaded kernel takes host addresses, as everywhere, and they must be lent (`uops.compiler.target.Lends`).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from uops import __version__
+from uops.backends import cache
+from uops.backends.cache import ObjectCache
+from uops.backends.cstyle.language import NATIVE
+from uops.backends.opencl import device
+from uops.backends.opencl.launch import Shape, read
+from uops.backends.opencl.render import ENTRY, OPS, render
+from uops.spec.dtypes import DType
+from uops.spec.errors import Unsupported
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+#: One per process: what one target lends, the kernels of every one can reach.
+MEMORY = device.SharedMemory()
+
+
+@functools.cache
+def _pipeline() -> str:
+    """A digest of the module that decides what is made of a text, so that a change there never meets an old object."""
+    return cache.key(Path(device.__file__).read_bytes())
+
+
+class Kernel:
+    """A loaded kernel."""
+
+    __slots__ = ("_kernel", "shape")
+
+    def __init__(self, kernel: Any, shape: Shape) -> None:
+        self._kernel = kernel
+        self.shape = shape
+
+    def __call__(self, buffers: Sequence[int], scalars: Sequence[int]) -> None:
+        """Run once, on addresses that are lent; the tables are those of every kernel."""
+        sizes = self.shape.sizes(scalars)
+        if sizes is None:
+            return
+        arguments: list[Any] = []
+        for k, kind in enumerate(self.shape.arguments):
+            if kind == "buffer":
+                arguments += MEMORY.find(buffers[k])
+            elif kind == "scalar":
+                arguments.append(scalars[k])
+        device.run(self._kernel, arguments, *sizes)
+
+
+class OpenClTarget:
+    """Render, compile (through the cache on disk) and load for PoCL. Raises Unsupported where there is none."""
+
+    name = "opencl"
+    dtypes: frozenset[DType] = frozenset(NATIVE)
+    ops: frozenset[Op] = OPS
+
+    def __init__(self, store: ObjectCache | None = None) -> None:
+        if why := device.missing():
+            raise Unsupported(why, self.name)
+        self.device = device.device()
+        self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
+        self.key = cache.key(self.name, __version__, _pipeline(), self.device.name, self.device.version, *device.OPTIONS)
+
+    def version(self) -> str:
+        """Everything but the source that decides a result, for reports."""
+        return f"uops {__version__}, {self.device.version}, {self.device.name}"
+
+    def render(self, linear: UOp) -> str:
+        """OpenCL C text of one kernel."""
+        return render(linear)
+
+    def compile(self, source: str) -> bytes:
+        """The launch line and the program's binary, from the cache where it is there."""
+        name = cache.key(self.key, source)
+        found = self.store.get(name)
+        if found is None:
+            found = source.partition("\n")[0].encode() + b"\n" + device.compile_program(source)
+            self.store.put(name, found)
+        return found
+
+    def load(self, binary: bytes) -> Kernel:
+        """A launch of this process."""
+        head, _, program = binary.partition(b"\n")
+        return Kernel(device.load_program(program, ENTRY), read(head.decode()))
+
+    def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
+        """Let kernels reach the arrays' memory."""
+        return MEMORY.lend(arrays)

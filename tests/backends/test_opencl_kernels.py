@@ -1,0 +1,279 @@
+"""Kernels on PoCL: claims about any machine, workgroups, and memory that host and device share.
+
+A kernel takes PoCL about half a second, so of the claims there are those that its compiler's settings decide; the conformance suite
+has the rest. Skipped, with the reason, where there is no PoCL.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from alu_claims import (  # noqa: F401 - the claims are tests
+    test_an_op_on_constants_is_no_less_defined_R16,
+    test_float_binary_R11_R16_R19,
+    test_float_neg_flips_the_sign_of_a_nan_and_keeps_its_payload_R21,
+    test_float_unary_R16_R21,
+    test_mulacc_rounds_once_R16,
+    test_not_R09,
+)
+from kernel_claims import (  # noqa: F401
+    linear,
+    test_a_bitcast_of_a_reference_is_the_same_address,
+    test_a_bool_is_stored_as_one_byte_of_0_or_1_R24,
+    test_a_false_gate_leaves_the_address_untouched_R52,
+    test_a_named_param_is_read_from_the_scalars_R48,
+    test_an_if_runs_its_stores_only_when_the_gate_holds,
+    test_atomic_add_sums_R56,
+    test_load_store_where_and_registers_keep_nan_payloads_R28,
+    test_nested_loops_and_an_accumulator,
+    test_the_floating_point_environment_is_left_alone_R19,
+)
+from test_opencl_launch import local, nest, reversal, special
+
+import uops
+from uops.backends import registry
+from uops.backends.cache import ObjectCache
+from uops.backends.opencl import device
+from uops.backends.opencl.target import MEMORY, OpenClTarget
+from uops.backends.worker import Case, Limits, Worker
+from uops.compiler import compile as compile_for
+from uops.compiler.target import Lends, lender
+from uops.interp import run as interpreted
+from uops.spec import args as A
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.axes import AxisType
+from uops.spec.errors import Crash, Unsupported
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+pytestmark = pytest.mark.skipif(device.missing() is not None, reason=str(device.missing()))
+
+LIMITS = Limits(timeout=120.0, start=120.0)  # PoCL's compiler on a busy machine
+
+
+@pytest.fixture
+def tier() -> str:
+    return "opencl"
+
+
+def test_a_workgroup_shares_local_memory_across_a_barrier_R60_R61(kernels, tier: str) -> None:
+    x = np.arange(4 * 64, dtype=np.int32)
+    out = np.zeros_like(x)
+    kernels.execute(reversal(4, 64), [out, x], tier=tier)
+    assert out.reshape(4, 64).tolist() == x.reshape(4, 64)[:, ::-1].tolist()
+
+
+def test_every_iteration_of_a_launch_runs_once(kernels, tier: str) -> None:
+    out = np.zeros(6 * 4 * 8 * 3, np.int32)
+    kernels.execute(nest((6, AxisType.GLOBAL), (4, AxisType.GLOBAL), (8, AxisType.LOCAL), (3, AxisType.LOOP)), [out], tier=tier)
+    assert out.tolist() == [1] * len(out)
+
+
+@pytest.mark.parametrize("n", [-2, 0, 5])
+def test_a_launch_of_a_variable_size_R57(kernels, tier: str, n: int) -> None:
+    v = UOp(Op.PARAM, (B.SCALAR,), A.ParamArg(1, dt.index, name="n", bounds=(-9, 9)))
+    i = UOp(Op.RANGE, (v,), A.RangeArg(0, AxisType.GLOBAL))
+    out = np.zeros(9, np.int32)
+    kernels.execute(linear(B.end(B.store(B.at(B.param(0, (9,), dt.int32), i), B.const(1)), i)), [out, 0], [0, n], tier=tier)
+    assert out.tolist() == [1] * max(0, n) + [0] * (9 - max(0, n))
+
+
+@pytest.mark.parametrize("d", [dt.int32, dt.uint64, dt.float32, dt.float64], ids=str)
+def test_work_items_sum_atomically_R56(kernels, tier: str, d: dt.DType) -> None:
+    """512 groups of 8 lanes add into 3 elements: without atomic sums some would be lost."""
+    out, x = B.param(0, (3,), d), B.param(1, (4096,), d)
+    g, i = B.range_(512, 0, AxisType.GLOBAL), B.range_(8, 1, AxisType.LOCAL)
+    at = B.add(B.mul(g, B.index(8)), i)
+    add = UOp(Op.ATOMICADD, (B.at(out, B.mod(at, B.index(3))), B.load(B.at(x, at))))
+    got, given = np.zeros(3, d.name), np.ones(4096, d.name)
+    kernels.execute(linear(B.end(B.end(add, i), g)), [got, given], tier=tier)
+    assert got.tolist() == [1366, 1365, 1365]
+
+
+def numbered() -> UOp:
+    """p0[k] = k for the number k of the work-item, of 4 groups of 2 by 8 lanes."""
+    g, low, high = special("gidx0", B.index(4)), special("lidx0", B.index(2)), special("lidx1", B.index(8))
+    where = B.add(B.mul(g, B.index(16)), B.add(B.mul(low, B.index(8)), high))
+    return linear(B.store(B.at(B.param(0, (64,), dt.int32), where), UOp(Op.CAST, (where,), A.CastArg(dt.int32))))
+
+
+def group_sums() -> UOp:
+    """A GROUP_REDUCE: every lane adds its part to one local element, and after the barrier lane 0 stores the sum."""
+    out, x, total = B.param(0, (64,), dt.int32), B.param(1, (64,), dt.int32), local(1, dt.int32, 78)
+    g, i = B.range_(4, 0, AxisType.GLOBAL), B.range_(16, 1, AxisType.GROUP_REDUCE)
+    first = B.eq(i, B.index(0))
+    ready = B.after(total, UOp(Op.BARRIER, (B.store(B.at(total, 0), B.const(0), first),)))
+    add = UOp(Op.ATOMICADD, (B.at(ready, 0), B.load(B.at(x, B.add(B.mul(g, B.index(16)), i)))))
+    done = B.after(total, UOp(Op.BARRIER, (add,)))
+    stored = B.store(B.at(out, g), B.load(B.at(done, 0)), first)
+    return linear(B.end(B.end(stored, i), g))
+
+
+# fmt: off
+WORKGROUPS = {
+    "local-memory": (reversal(4, 16), lambda x: x.reshape(4, 16)[:, ::-1].ravel()),
+    "specials":     (numbered(),      lambda x: np.arange(64)),
+    "group-sums":   (group_sums(),    lambda x: np.concatenate((x.reshape(4, 16).sum(1), np.zeros(60)))),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("name", WORKGROUPS)
+def test_workgroups_do_what_the_interpreter_of_kernels_does(kernels, tier: str, name: str) -> None:
+    kernel, expected = WORKGROUPS[name]
+    x, out = np.arange(64, dtype=np.int32) * 3, np.zeros(64, np.int32)
+    given = {"p0": out.copy(), "p1": x}
+    meant = interpreted(kernel, {k: given[k] for k in given if k == "p0" or name != "specials"}).buffers["p0"]
+    kernels.execute(kernel, [out, x][: 1 if name == "specials" else 2], tier=tier)
+    assert out.tolist() == meant.tolist() == expected(x).tolist()
+
+
+def target() -> OpenClTarget:
+    return OpenClTarget(ObjectCache(None))
+
+
+def test_memory_is_reached_by_address_while_it_is_lent_only() -> None:
+    x = np.arange(16, dtype=np.int32)
+    start = x.ctypes.data
+    assert isinstance(target(), Lends)
+    assert MEMORY.find(start) == (None, 0)
+    with lender(target())([x, x[4:8], np.zeros(0, np.int8)]):
+        whole, zero = MEMORY.find(start)
+        assert zero == 0
+        assert MEMORY.find(start + 17) == (whole, 17)
+        assert MEMORY.find(start + 64) == (None, 0)
+        with lender(target())([np.zeros(3)]):
+            assert MEMORY.find(start) == (None, 0)
+        assert MEMORY.find(start)[0] is whole
+    assert MEMORY.find(start) == (None, 0)
+
+
+def test_intermediate_values_lie_at_offsets_of_one_arena() -> None:
+    """Two kernels in a row: the arena's slices are addresses inside of an array that is lent as a whole."""
+    x = B.param(0, (5, 7), dt.float32)
+    rows = B.contiguous(B.reduce(x, Op.ADD, (1,)))
+    squares = B.contiguous(B.mul(rows, rows))
+    graph = B.reduce(B.add(B.expand(rows, (5, 7)), B.expand(squares, (5, 7))), Op.ADD, (0,))
+    given = np.arange(35, dtype=np.float32).reshape(5, 7)
+    program = compile_for(graph, target())
+    assert sum(a.op is Op.SLICE for c in program.program.src for a in c.src[1:]) >= 2
+    s = given.sum(1, keepdims=True)
+    assert program({"p0": given}).values[0].tolist() == np.broadcast_to(s + s * s, (5, 7)).sum(0, keepdims=True).tolist()
+
+
+def test_empty_and_repeated_arrays_are_arguments() -> None:
+    empty = B.add(B.param(0, (0,), dt.float32), 1.0)
+    assert compile_for(empty, target())({"p0": np.zeros(0, np.float32)}).values[0].shape == (0,)
+    x = np.arange(4, dtype=np.float32)
+    both = compile_for(B.add(B.param(0, (4,), dt.float32), B.param(1, (4,), dt.float32)), target())
+    assert both({"p0": x, "p1": x}).values[0].tolist() == [0, 2, 4, 6]
+
+
+@pytest.mark.parametrize("guard", ["end", "start"])
+def test_a_guarded_kernel_runs_in_a_worker(guard: str) -> None:
+    graph, x = B.add(B.param(0, (5,), dt.float32), 1.5), np.zeros(5, np.float32)
+    with Worker("opencl", {"guard": guard}, LIMITS) as w:
+        outcome = w.run(Case(graph, {"p0": x}))
+    assert outcome.status == "ok", outcome.message
+    assert outcome.result is not None
+    assert outcome.result.values[0].tolist() == [1.5] * 5
+
+
+CRASH = """
+from uops.backends.contract import Capabilities, CompilerBackend
+from uops.backends.opencl.target import OpenClTarget
+
+class Overrun(CompilerBackend):
+    name = "overrun"
+    def __init__(self, by, guard):
+        target = OpenClTarget()
+        right = target.render
+        target.render = lambda linear: right(linear).replace("p0[", f"p0[{by} + ")
+        super().__init__(target, guard=guard)
+    def version(self):
+        return "overrun"
+    def capabilities(self):
+        return Capabilities()
+"""
+
+
+@pytest.mark.parametrize(("guard", "by"), [("end", 1), ("start", -1)])
+def test_a_kernel_that_leaves_its_buffer_ends_the_worker_only(tmp_path: Path, guard: str, by: int) -> None:
+    """The device works in the host's memory itself, so that guard pages guard it too."""
+    (tmp_path / "overrun_backend.py").write_text(CRASH)
+    graph, x = B.add(B.param(0, (5,), dt.float32), 1.5), np.zeros(5, np.float32)
+    with Worker("overrun_backend:Overrun", {"by": by, "guard": guard}, LIMITS, path=[str(tmp_path)]) as w:
+        assert w.run(Case(graph, {"p0": x})).signal == "SIGSEGV"
+    with Worker("overrun_backend:Overrun", {"by": 0, "guard": guard}, LIMITS, path=[str(tmp_path)]) as w:
+        assert w.run(Case(graph, {"p0": x})).status == "ok"
+
+
+def test_a_second_target_finds_what_the_first_compiled(kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = nest((6, AxisType.GLOBAL))
+    first = OpenClTarget(ObjectCache(tmp_path / "objects"))
+    first.compile(first.render(kernel))
+    monkeypatch.setattr(device, "compile_program", lambda _: pytest.fail("compiled again"))
+    second = OpenClTarget(ObjectCache(tmp_path / "objects"))
+    loaded, out = second.load(second.compile(second.render(kernel))), np.zeros(6, np.int32)
+    with second.lend([out]):
+        loaded([out.ctypes.data], [0])
+    assert out.tolist() == [1] * 6
+
+
+def test_a_text_that_is_no_opencl_is_a_crash_that_shows_it() -> None:
+    with pytest.raises(Crash, match=r"(?s)rejects.*oops"):
+        target().compile("// launch {}\n__kernel void entry(oops) {")
+
+
+def test_the_version_names_what_decides_results() -> None:
+    text = registry.get("opencl").version()
+    assert "PoCL" in text
+    assert "LLVM" in text
+    assert registry.get("opencl").capabilities().local_memory >= 1 << 15
+
+
+ABSENT = """
+import sys
+sys.modules[{module!r}] = None
+from uops.backends import registry
+try:
+    registry.get("opencl")
+except Exception as e:
+    print(type(e).__name__, e)
+"""
+
+
+def test_an_absent_package_is_unsupported_with_the_reason() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1])}
+    script = [sys.executable, "-c", ABSENT.format(module="pyopencl")]
+    done = subprocess.run(script, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith(Unsupported.__name__)
+    assert "uops[opencl]" in done.stdout
+
+
+FOLDER = """
+import os
+from uops.backends import registry
+from uops.spec import build as B, dtypes as dt
+import numpy as np
+registry.get("opencl").run(B.add(B.param(0, (4,), dt.float32), 2.5), {"p0": np.zeros(4, np.float32)})
+print(os.environ["POCL_CACHE_DIR"], len(os.listdir(os.environ["POCL_CACHE_DIR"])) > 0)
+"""
+
+
+def test_what_pocl_keeps_on_disk_goes_with_the_process(tmp_path: Path) -> None:
+    left = {k: v for k, v in os.environ.items() if k != "POCL_CACHE_DIR"}
+    environment = {**left, "PYTHONPATH": str(Path(uops.__file__).parents[1]), "TMPDIR": str(tmp_path), "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", FOLDER], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [done.stdout.split()[0], "True"]
+    assert not Path(done.stdout.split()[0]).exists()
+    assert list(tmp_path.glob("**/*pocl*")) == []
+
+
+def test_platforms_are_compared_by_their_numbers() -> None:
+    versions = ["OpenCL 3.0 PoCL 3.1  Linux", "OpenCL 3.0 PoCL 3.0-rc2  Linux, Release", "OpenCL 2.0 pocl 1.10"]
+    assert max(versions, key=device._order) == versions[0]

@@ -1,0 +1,208 @@
+"""Which loops become the launch, and what the text says of it; no device is needed."""
+
+import math
+
+import pytest
+from kernel_claims import GOLDEN, linear, register, row_sum
+
+from uops.backends.opencl.launch import MAX_LANES, read
+from uops.backends.opencl.render import OPENCL, OPS, render
+from uops.compiler.target import PLAIN_OPS
+from uops.spec import args as A
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.axes import AxisType
+from uops.spec.errors import CompileError, Unsupported
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+
+def special(name: str, bound: UOp) -> UOp:
+    return UOp(Op.SPECIAL, (bound,), A.SpecialArg(name))
+
+
+def local(size: int, d: dt.DType, unique: int) -> UOp:
+    return B.buffer(size, d, addrspace=A.AddrSpace.LOCAL, unique=unique)
+
+
+def nest(*axes: tuple[int, AxisType]) -> UOp:
+    """p0[flat index] = 1 in ranges of the given extents and types, outermost first."""
+    ranges = [B.range_(n, k, t) for k, (n, t) in enumerate(axes)]
+    where: UOp = B.index(0)
+    for r in ranges:
+        where = B.add(B.mul(where, r.src[0]), r)
+    root = B.store(B.at(B.param(0, (1 << 20,), dt.int32), where), B.const(1))
+    for r in reversed(ranges):
+        root = B.end(root, r)
+    return linear(root)
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_the_rendered_text_is_the_golden_one(kernels, golden, name: str) -> None:
+    golden(f"opencl-{name}.cl", render(GOLDEN[name](kernels)))
+
+
+def test_the_renderer_has_every_op_that_selection_leaves_and_those_of_workgroups() -> None:
+    assert PLAIN_OPS | {Op.SPECIAL, Op.BARRIER, Op.ATOMICADD, Op.IF, Op.ENDIF} <= OPS
+    assert OPENCL.barrier is not None
+
+
+@pytest.mark.parametrize("op", [Op.WMMA, Op.CUSTOM, Op.INS], ids=lambda op: op.name)
+def test_an_op_that_this_target_lacks_is_refused_by_name(op: Op) -> None:
+    arg = {Op.CUSTOM: A.CustomArg("x", dt.void), Op.INS: A.InsArg("nop", dt.void)}.get(op)
+    with pytest.raises(Unsupported, match=op.name):
+        render(UOp(Op.LINEAR, (UOp(op, (), arg),)))
+
+
+def test_a_kernel_of_loops_is_one_work_item() -> None:
+    shape = read(render(row_sum(5, 7)))
+    assert (shape.groups, shape.lanes, shape.arguments) == ((), (), ("buffer", "buffer"))
+    assert shape.sizes([0, 0]) == ((1,), (1,))
+
+
+def test_global_and_local_ranges_are_the_launch() -> None:
+    shape = read(text := render(nest((6, AxisType.GLOBAL), (4, AxisType.GLOBAL), (8, AxisType.LOCAL), (3, AxisType.LOOP))))
+    assert (shape.groups, shape.lanes) == ((6, 4), (8,))
+    assert shape.sizes([0]) == ((48, 4), (8, 1))
+    assert text.count("for (") == 1
+    assert text.count("get_group_id") == 2
+    assert text.count("get_local_id") == 1
+
+
+def test_a_loop_around_keeps_what_is_inside_a_loop() -> None:
+    """Iterations of LOOP are ordered, and a launch is not."""
+    shape = read(text := render(nest((3, AxisType.LOOP), (6, AxisType.GLOBAL))))
+    assert (shape.groups, text.count("for (")) == ((), 2)
+
+
+def test_more_ranges_than_dimensions_stay_loops() -> None:
+    text = render(nest(*[(2, AxisType.GLOBAL)] * 5))
+    assert read(text).groups == (2, 2, 2)
+    assert text.count("for (") == 2
+
+
+def test_more_lanes_than_a_group_has_stay_loops() -> None:
+    text = render(nest((MAX_LANES, AxisType.LOCAL), (2, AxisType.LOCAL)))
+    assert read(text).lanes == (MAX_LANES,)
+    assert text.count("for (") == 1
+
+
+def test_two_nests_in_a_row_stay_loops() -> None:
+    """The second may read what the first wrote, in another workgroup."""
+    out = B.param(0, (4,), dt.int32)
+    first, second = B.range_(4, 0, AxisType.GLOBAL), B.range_(4, 1, AxisType.GLOBAL)
+    done = B.end(B.store(B.at(out, first), B.const(1)), first)
+    again = B.at(B.after(out, done), second)
+    text = render(linear(B.end(B.store(again, B.add(B.load(again), B.const(1))), second)))
+    assert (read(text).groups, text.count("for (")) == ((), 2)
+
+
+def test_an_effect_outside_keeps_a_range_a_loop() -> None:
+    out = B.param(0, (8,), dt.int32)
+    i = B.range_(4, 0, AxisType.GLOBAL)
+    inside = B.end(B.store(B.at(out, i), B.const(1)), i)
+    text = render(linear(UOp(Op.GROUP, (inside, B.store(B.at(out, 7), B.const(2))))))
+    assert read(text).groups == ()
+
+
+@pytest.mark.parametrize(("n", "sizes"), [(5, ((5,), (1,))), (1, ((1,), (1,))), (0, None), (-3, None)])
+def test_a_variable_extent_is_read_from_the_scalars_R48_R57(n: int, sizes: object) -> None:
+    v = UOp(Op.PARAM, (B.SCALAR,), A.ParamArg(1, dt.index, name="n", bounds=(-9, 9)))
+    i = UOp(Op.RANGE, (v,), A.RangeArg(0, AxisType.GLOBAL))
+    shape = read(render(linear(B.end(B.store(B.at(B.param(0, (9,), dt.int32), i), B.const(1)), i))))
+    assert shape.groups == ("1",)
+    assert shape.sizes([0, n]) == sizes
+
+
+def test_specials_number_groups_and_lanes_by_their_names() -> None:
+    out = B.param(0, (64,), dt.int32)
+    g, l0, l1 = special("gidx0", B.index(4)), special("lidx0", B.index(2)), special("lidx1", B.index(8))
+    where = B.add(B.mul(g, B.index(16)), B.add(B.mul(l0, B.index(8)), l1))
+    shape = read(text := render(linear(B.store(B.at(out, where), B.const(1)))))
+    assert (shape.groups, shape.lanes) == ((4,), (2, 8))
+    assert "get_group_id(0)" in text
+    assert "get_local_id(1)" in text
+
+
+def test_a_special_of_an_unknown_extent_is_refused() -> None:
+    bound = B.load(B.at(B.param(1, (1,), dt.int32), 0))
+    with pytest.raises(Unsupported, match="SPECIAL gidx0"):
+        render(linear(B.store(B.at(B.param(0, (64,), dt.int32), special("gidx0", bound)), B.const(1))))
+
+
+@pytest.mark.parametrize("bounds", [(2, 2, 2, 2), (64, 64)])
+def test_a_launch_that_opencl_does_not_have_is_refused(bounds: tuple[int, ...]) -> None:
+    where: UOp = B.index(0)
+    for k, n in enumerate(bounds):
+        where = B.add(B.mul(where, B.index(n)), special(f"lidx{k}", B.index(n)))
+    with pytest.raises(Unsupported, match=r"SPECIAL in a launch"):
+        render(linear(B.store(B.at(B.param(0, (4096,), dt.int32), where), B.const(1))))
+
+
+def reversal(groups: int, lanes: int) -> UOp:
+    """Each workgroup reverses its part of p1 into p0, through local memory."""
+    out, x, tile = B.param(0, (groups * lanes,), dt.int32), B.param(1, (groups * lanes,), dt.int32), local(lanes, dt.int32, 77)
+    g, i = B.range_(groups, 0, AxisType.GLOBAL), B.range_(lanes, 1, AxisType.LOCAL)
+    at = B.add(B.mul(g, B.index(lanes)), i)
+    put = B.store(B.at(tile, i), B.load(B.at(x, at)))
+    met = UOp(Op.BARRIER, (put,))
+    taken = B.load(B.at(B.after(tile, met), B.sub(B.index(lanes - 1), i)))
+    return linear(B.end(B.end(B.store(B.at(out, at), taken), i), g))
+
+
+def test_local_memory_and_barriers_have_a_text_of_their_own(golden) -> None:
+    golden("opencl-workgroup-reversal.cl", text := render(reversal(4, 8)))
+    assert "__local i32" in text
+    assert "barrier(" in text
+
+
+@pytest.mark.parametrize("axes", [3, 4])
+def test_a_group_is_one_iteration_of_all_global_ranges_if_it_has_local_memory_R61(axes: int) -> None:
+    """Else a fast lane would write what a slow one still reads, an iteration behind."""
+    tile, i = local(8, dt.int32, 79), B.range_(8, 9, AxisType.LOCAL)
+    ranges = [B.range_(2, k, AxisType.GLOBAL) for k in range(axes)]
+    where: UOp = B.index(0)
+    for r in ranges:
+        where = B.add(B.mul(where, B.index(2)), r)
+    at = B.add(B.mul(where, B.index(8)), i)
+    put = B.store(B.at(tile, i), UOp(Op.CAST, (at,), A.CastArg(dt.int32)))
+    taken = B.load(B.at(B.after(tile, UOp(Op.BARRIER, (put,))), B.sub(B.index(7), i)))
+    root = B.end(B.store(B.at(B.param(0, (128,), dt.int32), at), taken), i)
+    for r in reversed(ranges):
+        root = B.end(root, r)
+    if axes == 3:
+        assert read(render(linear(root))).lanes == (8,)
+    else:
+        with pytest.raises(CompileError, match="R60"):
+            render(linear(root))
+
+
+def test_a_barrier_in_a_loop_over_lanes_is_refused_R60() -> None:
+    with pytest.raises(CompileError, match="R60"):
+        render(reversal(4, 2 * MAX_LANES))
+
+
+def test_a_sum_of_several_work_items_is_atomic_R56() -> None:
+    i, out, x = B.range_(9, 0, AxisType.GLOBAL), B.param(0, (3,), dt.float32), B.param(1, (9,), dt.float32)
+    add = UOp(Op.ATOMICADD, (B.at(out, B.mod(i, B.index(3))), B.load(B.at(x, i))))
+    assert "atomic_cmpxchg" in render(linear(B.end(add, i)))
+    alone = B.range_(9, 0)
+    one = UOp(Op.ATOMICADD, (B.at(out, B.mod(alone, B.index(3))), B.load(B.at(x, alone))))
+    assert "atomic" not in render(linear(B.end(one, alone)))
+
+
+def test_an_atomic_sum_of_bytes_is_refused() -> None:
+    i, out = B.range_(9, 0, AxisType.GLOBAL), B.param(0, (3,), dt.int8)
+    add = UOp(Op.ATOMICADD, (B.at(out, B.mod(i, B.index(3))), B.const(1, dt.int8)))
+    with pytest.raises(Unsupported, match="AtomicAdd of int8"):
+        render(linear(B.end(add, i)))
+
+
+def test_memory_of_a_workgroup_has_no_initializer_and_a_register_has() -> None:
+    """OpenCL C has none for local memory."""
+    reg, tile = register(4, dt.int32, 3), local(4, dt.int32, 4)
+    out = B.param(0, (2,), dt.int32)
+    text = render(linear(UOp(Op.GROUP, tuple(B.store(B.at(out, k), B.load(B.at(m, 0))) for k, m in enumerate((reg, tile))))))
+    lines = [line for line in text.splitlines() if "[4]" in line]
+    assert sorted("{0}" in line for line in lines) == [False, True]
+    assert math.prod(read(text).lanes) == 1
