@@ -346,7 +346,7 @@ GIVEN: dict[str, Callable[[], Given]] = {
     "GROUP": lambda: Given(b.group(store(at(P0, ZERO), b.const(9)), b.const(4)), IN, (4,), {"p0": [9, 1, 2, 3, 4, 5]}),
     "PROGRAM_BINARY": lambda: Given(node(Op.PROGRAM_BINARY, arg=A.BinaryArg(b"ab")), {}, ([97, 98],)),
     "AFTER": lambda: Given(b.after(P0, store(at(P0, ZERO), b.const(9))), IN, ([9, 1, 2, 3, 4, 5],), {"p0": [9, 1, 2, 3, 4, 5]}),
-    **{f"{op.name}": lambda op=op: Given(node(op, T), IN, (X,)) for op in MARKERS},
+    **{f"{op.name}": lambda op=op: Given(node(op, T), IN, (X,)) for op in sorted(MARKERS, key=lambda op: op.value)},
     "PRECAST": lambda: Given(b.cast(node(Op.PRECAST, T), f32), IN, (X,)),
 }
 # fmt: on
