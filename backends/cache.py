@@ -13,7 +13,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 #: Changes when the file format or the meaning of a key does.
@@ -63,6 +63,14 @@ class ObjectCache:
         self.misses = 0
         self._writes = 0
         self._usable: bool | None = None
+
+    def made(self, name: str, make: Callable[[], bytes]) -> bytes:
+        """The object; made, and stored, where it is not there."""
+        found = self.get(name)
+        if found is None:
+            found = make()
+            self.put(name, found)
+        return found
 
     def get(self, name: str) -> bytes | None:
         """The object, or None. A damaged file is removed."""

@@ -81,12 +81,7 @@ class DriverTarget:
 
     def compile(self, source: str) -> bytes:
         """A shared object, from the cache where it is there."""
-        name = cache.key(self.key, source)
-        found = self.store.get(name)
-        if found is None:
-            found = driver.compile_object(self.compiler, source)
-            self.store.put(name, found)
-        return found
+        return self.store.made(cache.key(self.key, source), lambda: driver.compile_object(self.compiler, source))
 
     def load(self, binary: bytes) -> HostKernel:
         """A function of this process."""

@@ -51,12 +51,7 @@ class LlvmTarget:
 
     def compile(self, source: str) -> bytes:
         """Object code, from the cache where it is there."""
-        name = cache.key(self.key, source)
-        found = self.store.get(name)
-        if found is None:
-            found = binding.compile_object(source, self.host, self.tier)
-            self.store.put(name, found)
-        return found
+        return self.store.made(cache.key(self.key, source), lambda: binding.compile_object(source, self.host, self.tier))
 
     def load(self, binary: bytes) -> HostKernel:
         """A function of this process."""

@@ -82,12 +82,8 @@ class OpenClTarget:
 
     def compile(self, source: str) -> bytes:
         """The launch line and the program's binary, from the cache where it is there."""
-        name = cache.key(self.key, source)
-        found = self.store.get(name)
-        if found is None:
-            found = source.partition("\n")[0].encode() + b"\n" + device.compile_program(source)
-            self.store.put(name, found)
-        return found
+        head = source.partition("\n")[0].encode() + b"\n"
+        return self.store.made(cache.key(self.key, source), lambda: head + device.compile_program(source))
 
     def load(self, binary: bytes) -> Kernel:
         """A launch of this process."""
