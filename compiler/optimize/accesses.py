@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from uops.compiler.linear import linear, number
-from uops.compiler.optimize.schedule import Replacement, Schedule, replace_ranges
+from uops.compiler.optimize.schedule import Replacement, Schedule, dependence, replace_ranges
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import closed_by
@@ -34,18 +33,6 @@ def accesses(effect: UOp) -> list[Access]:
     order = toposort(effect)
     needs = dependence(order)
     return [_access(u, needs) for u in order if u.op in (Op.LOAD, Op.STORE)]
-
-
-def dependence(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """For each node the ranges that its value depends on and nothing below it closed."""
-    found: dict[UOp, frozenset[UOp]] = {}
-    none: frozenset[UOp] = frozenset()
-    for u in order:
-        needs = none.union(*(found[s] for s in u.src)) if u.src else none
-        if u.op in (Op.REDUCE, Op.END):
-            needs = needs.difference(closed_by(u))
-        found[u] = needs | {u} if u.op is Op.RANGE else needs
-    return found
 
 
 def _access(u: UOp, needs: dict[UOp, frozenset[UOp]]) -> Access:

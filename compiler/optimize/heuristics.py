@@ -19,8 +19,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from uops.compiler.optimize.accesses import Access, accesses, dependence, merged
-from uops.compiler.optimize.schedule import Schedule, apply
+from uops.compiler.optimize.accesses import Access, accesses, merged
+from uops.compiler.optimize.schedule import Schedule, apply, around_fills, dependence
 from uops.compiler.optimize.stage import repeated, staged
 from uops.compiler.passes.cost import work
 from uops.compiler.target import Machine
@@ -91,6 +91,7 @@ class Facts:
         self.loads = [a for a in self.accesses if a.node.op is Op.LOAD]
         self.store = next(a for a in self.accesses if a.node is s.effect)
         self.reduces = [u for u in self.order if u.op is Op.REDUCE]
+        self.held = around_fills(s.effect)  # no vectors of these: their iterations share LOCAL memory
         self.itemsize = max((u.dtype.itemsize for u in self.order if u.dtype in dt.STORABLE and u.op is not Op.CONST), default=4)
 
     def gather_cost(self, r: UOp, loads: Iterable[Access]) -> int:
@@ -119,7 +120,7 @@ def _vectorised(s: Schedule, f: Facts, machine: Machine, uniques: Iterator[int])
         if lane is None or lane not in f.needs[u.src[0]]:
             s = _lanes_of_reduce(s, f, u, lanes)
     for u in f.order:
-        if u.op is Op.END:
+        if u.op is Op.END and closed_by(u)[-1] not in f.held:
             s = _split_lanes(s, closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
     return s
 
@@ -127,7 +128,7 @@ def _vectorised(s: Schedule, f: Facts, machine: Machine, uniques: Iterator[int])
 def _output_lane(s: Schedule, f: Facts, lanes: int) -> UOp | None:
     """The output loop for the lanes: contiguous in the Store, and not worse for the loads than the lanes of the reduces."""
     lane = next((r for r in s.outputs if f.store.stride(r) == 1), None)
-    if lane is None or extent(lane) < 2:
+    if lane is None or extent(lane) < 2 or lane in f.held:
         return None
     inner = [u for u in f.reduces if lane in f.needs[u.src[0]]]
     rows = _row_loop(s, f, lane)
@@ -186,17 +187,13 @@ def _panel(s: Schedule, rows: UOp, columns: UOp) -> tuple[UOp, tuple[UOp, ...]] 
 
 def _row_loop(s: Schedule, f: Facts, lane: UOp) -> UOp | None:
     """The output loop that reuses, in a Reduce, what the lanes load: one of its loads changes with the lanes and not with it."""
+    rows = [r for r in reversed(s.outputs) if r is not lane and r not in f.held and extent(r) > 1]
     for u in f.reduces:
         loads = f.below(u)
         if len(loads) < 2 or lane not in f.needs[u.src[0]]:
             continue
-        for r in reversed(s.outputs):
-            if (
-                r is not lane
-                and extent(r) > 1
-                and r in f.needs[u.src[0]]
-                and any(a.stride(lane) and a.stride(r) == 0 for a in loads)
-            ):
+        for r in rows:
+            if r in f.needs[u.src[0]] and any(a.stride(lane) and a.stride(r) == 0 for a in loads):
                 return r
     return None
 
@@ -223,7 +220,7 @@ def _lanes_of_reduce(s: Schedule, f: Facts, u: UOp, lanes: int) -> Schedule:
     """The last loop of a Reduce as lanes, where its loads are contiguous."""
     r = closed_by(u)[-1]
     loads = f.below(u)
-    if extent(r) < lanes or f.gather_cost(r, loads) > len(loads):
+    if r in f.held or extent(r) < lanes or f.gather_cost(r, loads) > len(loads):
         return s
     return _split_lanes(s, r, lanes, REDUCE_VECTORS, AxisType.UNROLL)
 

@@ -9,8 +9,7 @@ and R(-1) is the identity. Both conditions are proved by the normal form of inde
 from __future__ import annotations
 
 from uops.compiler.linear import number
-from uops.compiler.optimize.accesses import dependence
-from uops.compiler.optimize.schedule import Schedule, axis_of
+from uops.compiler.optimize.schedule import Schedule, axis_of, dependence
 from uops.compiler.passes.accumulate import identity
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING

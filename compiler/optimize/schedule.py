@@ -91,7 +91,36 @@ def sink(s: Schedule) -> UOp:
 
 def reason_against(s: Schedule, opt: OptOp) -> str | None:
     """None if the OptOp may be applied."""
-    return legal(opt, s.axes, done=s.done, product=False)
+    reason = legal(opt, s.axes, done=s.done, product=False)
+    if reason is None and isinstance(opt, Split) and opt.target not in _OWN_MEMORY and s.ranges[opt.axis] in around_fills(s.effect):
+        return f"LOCAL memory is filled once per iteration of axis {opt.axis}, and {opt.target.name} iterations share it (R55)"
+    return reason
+
+
+#: Types whose iterations run one after the other, or have LOCAL memory of their own (R57, R128).
+_OWN_MEMORY = frozenset({AxisType.LOOP, AxisType.REDUCE, AxisType.GLOBAL, AxisType.THREAD})
+
+
+def around_fills(effect: UOp) -> frozenset[UOp]:
+    """The loops around those that fill LOCAL memory."""
+    order = toposort(effect)
+    fills = [u for u in order if u.op is Op.END]
+    if not fills:
+        return frozenset()
+    needs = dependence(order)
+    return frozenset().union(*(needs[u] for u in fills))
+
+
+def dependence(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
+    """For each node the ranges that its value depends on and nothing below it closed."""
+    found: dict[UOp, frozenset[UOp]] = {}
+    none: frozenset[UOp] = frozenset()
+    for u in order:
+        needs = none.union(*(found[s] for s in u.src)) if u.src else none
+        if u.op in _CLOSERS:
+            needs = needs.difference(closed_by(u))
+        found[u] = needs | {u} if u.op is Op.RANGE else needs
+    return found
 
 
 def apply(s: Schedule, opt: OptOp) -> Schedule:

@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
-from uops.compiler.optimize.accesses import dependence
-from uops.compiler.optimize.schedule import Schedule, axis_of
+from uops.compiler.optimize.schedule import Schedule, axis_of, dependence
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg

@@ -174,7 +174,8 @@ def _broadcast_case(op: Op, d: DType) -> Case:
 def _same_case(op: Op, d: DType) -> Case:
     """One node for all operands of a dtype, as in x - x and Where(c, x, x): identities that hold only for some values tempt here.
 
-    Such a value may be all zeros or x itself: a second one, of different operands, is what doing nothing gets wrong.
+    Such a value may be all zeros or x itself: a second one, of different operands, is what doing nothing gets wrong. Both are
+    halves of one graph that needs no other row: the op on x and itself, then on x and another operand of x's shape.
     """
     kinds = operand_dtypes(op, d)
     x = [*ordinary(d), *(v for pool in classes(d).values() for v in pool)]

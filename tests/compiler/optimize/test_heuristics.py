@@ -10,8 +10,9 @@ from scheduled_programs import PROGRAMS, inputs, layernorm, matmul, p, softmax
 
 from uops.compiler.optimize.accesses import accesses, merged
 from uops.compiler.optimize.heuristics import choose
-from uops.compiler.optimize.schedule import Schedule, begin, sink
+from uops.compiler.optimize.schedule import Schedule, around_fills, begin, reason_against, sink
 from uops.compiler.passes.callify import callify, outputs
+from uops.compiler.passes.optimize import optimize
 from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.target import PLAIN, Machine
 from uops.interp import run
@@ -20,6 +21,7 @@ from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.optops import Split
 from uops.spec.verify import verify
 
 WIDE, NARROW = Machine(vector_bytes=64, registers=32), Machine(vector_bytes=16, registers=16)
@@ -102,3 +104,24 @@ def test_the_rows_of_a_product_share_a_packed_panel() -> None:
     assert local_sizes(choose(first(few), WIDE, count(100))) == []
     across = matmul(p(0, 96, 20), b.permute(p(1, 128, 20), (1, 0)))
     assert len(local_sizes(choose(first(across), WIDE, count(100)))) == 1
+
+
+def test_a_loop_around_the_filling_of_local_memory_is_not_split_into_lanes() -> None:
+    """Heads of attention: the weights of a row are kept, then multiplied with the rows of another operand."""
+    x, y = p(0, 4, 24, 20), p(1, 4, 20, 12)
+    e = b.exp2(b.sub(x, b.reduce(x, Op.MAX, (2,))))
+    weights = b.div(e, b.reduce(e, Op.ADD, (2,)))
+    product = b.mul(b.reshape(weights, (4, 24, 20, 1)), b.reshape(y, (4, 1, 20, 12)))
+    for graph in (b.reduce(product, Op.ADD, (2,)), b.reduce(b.mul(e, b.reduce(e, Op.ADD, (2,))), Op.ADD, (2,))):
+        launch = rangeify(callify(graph))
+        scheduled = optimize(launch, WIDE)
+        verify(scheduled, Dialect.SCHEDULED)
+        (out,) = outputs(graph)
+        given = {k: v / 4 for k, v in inputs(graph).items()}
+        got = run(scheduled, given).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+        np.testing.assert_allclose(got, run(graph, given).values[0], rtol=1e-5)
+    s = first(softmax(p(0, 64, 40)))
+    kept = choose(s, WIDE, count(100))
+    outer = next(k for k, r in enumerate(kept.ranges) if r in around_fills(kept.effect))
+    assert "LOCAL memory is filled" in (reason_against(kept, Split(outer, 2, AxisType.UPCAST)) or "")
+    assert reason_against(kept, Split(outer, 2, AxisType.LOOP)) is None

@@ -79,8 +79,9 @@ class Template(Backend):
             """A shape operand is a Stack of index constants and named variables."""
             return tuple(s.const if s.op is Op.CONST else int(inputs[s.arg.name]) for s in vector.src)
 
+        roots = graph.src if graph.op is Op.TUPLE else (graph,)  # a program of several values has a Tuple of them at its root
         with np.errstate(all="ignore"):
-            for u in toposort(graph):
+            for u in toposort(*roots):
                 if u.dtype is dt.index:
                     continue
                 if u.op is Op.PARAM:
@@ -91,4 +92,4 @@ class Template(Backend):
                     values[u] = EVALUATE[u.op](u, size, *(values[s] for s in u.src if s.dtype is not dt.index))
                 else:
                     raise Unsupported(u.op.name, self.name)
-        return Result((np.ascontiguousarray(values[graph]).reshape(graph.shape),), {})
+        return Result(tuple(np.ascontiguousarray(values[r]).reshape(r.shape) for r in roots), {})
