@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from uops.compiler.linear import linear, number
-from uops.compiler.optimize.schedule import Replacement, Schedule, dependence, replace_ranges
+from uops.compiler.optimize.schedule import Replacement, Schedule, replace_ranges
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
-from uops.spec.scope import closed_by
+from uops.spec.scope import closed_by, open_ranges
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Access:
 def accesses(effect: UOp) -> list[Access]:
     """The accesses of a kernel in the order of its graph; those that fill or read LOCAL memory too."""
     order = toposort(effect)
-    needs = dependence(order)
+    needs = open_ranges(order)
     return [_access(u, needs) for u in order if u.op in (Op.LOAD, Op.STORE)]
 
 
@@ -74,7 +74,7 @@ def _joined(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:
 def _one_walk(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
     """Whether `a` and `b` occur only in addresses, with strides m*k and k, and a Reduce closes both or neither."""
     order = toposort(effect)
-    needs = dependence(order)
+    needs = open_ranges(order)
     addressed = {u.src[0].src[1] for u in order if u.op in (Op.LOAD, Op.STORE)}
     inside: set[UOp] = set()  # nodes that only spell such addresses
     for i in addressed:

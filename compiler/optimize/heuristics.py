@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from uops.compiler.optimize.accesses import Access, accesses, merged
-from uops.compiler.optimize.schedule import Schedule, apply, around_fills, dependence
+from uops.compiler.optimize.schedule import Schedule, apply, around_fills
 from uops.compiler.optimize.stage import repeated, staged
 from uops.compiler.passes.cost import work
 from uops.compiler.target import Machine
@@ -29,7 +29,7 @@ from uops.spec.axes import AxisType
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.optops import OptOp, Padto, Split, Swap
-from uops.spec.scope import closed_by
+from uops.spec.scope import closed_by, open_ranges
 
 #: What a vector access costs per element, as against a contiguous one: one element per lane.
 GATHER = 8
@@ -86,7 +86,7 @@ class Facts:
 
     def __init__(self, s: Schedule) -> None:
         self.order = toposort(s.effect)
-        self.needs = dependence(self.order)
+        self.needs = open_ranges(self.order)
         self.accesses = accesses(s.effect)
         self.loads = [a for a in self.accesses if a.node.op is Op.LOAD]
         self.store = next(a for a in self.accesses if a.node is s.effect)

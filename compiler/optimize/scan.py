@@ -9,21 +9,19 @@ and R(-1) is the identity. Both conditions are proved by the normal form of inde
 from __future__ import annotations
 
 from uops.compiler.linear import number
-from uops.compiler.optimize.schedule import Schedule, axis_of, dependence
-from uops.compiler.passes.accumulate import identity
+from uops.compiler.optimize.schedule import Schedule, axis_of
+from uops.compiler.passes.accumulate import combined, element, identity, opened
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg, SinkArg
+from uops.spec.args import RangeArg, SinkArg
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import Op
-from uops.spec.scope import closed_by
+from uops.spec.scope import closed_by, open_ranges
 
 #: Fewer steps than this are not worth a loop that carries a value.
 LEAST = 8
-_WIDE = frozenset({dt.float16, dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2})
 
 
 def scanned(s: Schedule, unique: int) -> UOp | None:
@@ -32,7 +30,7 @@ def scanned(s: Schedule, unique: int) -> UOp | None:
         return None
     i = s.outputs[-1]
     order = toposort(s.effect)
-    needs = dependence(order)
+    needs = open_ranges(order)
     simplify = Rewriter(INDEXING)
     for u in order:
         if u.op is Op.REDUCE and i in needs[u.src[0]] and len(closed_by(u)) == 1:
@@ -61,17 +59,10 @@ def _last_term(u: UOp, i: UOp, simplify: Rewriter) -> UOp | None:
 def _loop(s: Schedule, u: UOp, term: UOp, unique: int) -> UOp:
     """The body: a register that every step adds its term to, in order."""
     *outer, i = s.outputs
-    wide = dt.float32 if u.dtype in _WIDE else u.dtype
-    register = UOp(Op.BUFFER, (), BufferArg(1, wide, "CPU", AddrSpace.REG, unique))
-    start = B.const(identity(u.arg.op, u.dtype).const, wide)
-    cleared = B.store(_element(B.after(register, *outer) if outer else register), start)
-    running = _element(B.after(register, cleared, i))
-    total = UOp(u.arg.op, (UOp(Op.LOAD, (running,), LoadArg()), B.cast(term, wide)))
+    register, cleared = opened(u, outer, unique)
+    running = element(B.after(register, cleared, i))
+    total = combined(u, running, term)
     body = B.group(B.store(running, total), substitute(s.effect, {u: B.cast(total, u.dtype)}))
     for r in (i, *reversed(outer)):
         body = UOp(Op.END, (body, r))
     return UOp(Op.SINK, (Rewriter(INDEXING)(body),), SinkArg(s.name))
-
-
-def _element(register: UOp) -> UOp:
-    return UOp(Op.INDEX, (register, number(0)))

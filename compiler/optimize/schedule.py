@@ -25,7 +25,7 @@ from uops.spec.errors import UopsError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.optops import Axis, Nolocals, OptOp, Padto, Split, Swap, legal, ordered
-from uops.spec.scope import closed_by
+from uops.spec.scope import closed_by, open_ranges
 
 _CLOSERS = frozenset({Op.REDUCE, Op.END})
 
@@ -107,20 +107,8 @@ def around_fills(effect: UOp) -> frozenset[UOp]:
     fills = [u for u in order if u.op is Op.END]
     if not fills:
         return frozenset()
-    needs = dependence(order)
+    needs = open_ranges(order)
     return frozenset().union(*(needs[u] for u in fills))
-
-
-def dependence(order: Sequence[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """For each node the ranges that its value depends on and nothing below it closed."""
-    found: dict[UOp, frozenset[UOp]] = {}
-    none: frozenset[UOp] = frozenset()
-    for u in order:
-        needs = none.union(*(found[s] for s in u.src)) if u.src else none
-        if u.op in _CLOSERS:
-            needs = needs.difference(closed_by(u))
-        found[u] = needs | {u} if u.op is Op.RANGE else needs
-    return found
 
 
 def apply(s: Schedule, opt: OptOp) -> Schedule:

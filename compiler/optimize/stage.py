@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
-from uops.compiler.optimize.schedule import Schedule, axis_of, dependence
+from uops.compiler.optimize.schedule import Schedule, axis_of
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import ALU, Op
-from uops.spec.scope import closed_by
+from uops.spec.scope import closed_by, open_ranges
 
 #: Types that a filling loop keeps; every other becomes LOOP.
 _KEPT = frozenset({AxisType.UPCAST})
@@ -77,7 +77,7 @@ def _at(memory: UOp, index: Sequence[UOp], sizes: Sequence[int]) -> UOp:
 def repeated(s: Schedule, least_work: int, work: dict[UOp, int]) -> list[tuple[UOp, tuple[UOp, ...]]]:
     """The largest value that costs at least `least_work` and is computed in two or more innermost loops alike: its uses."""
     order = toposort(s.effect)
-    needs = dependence(order)
+    needs = open_ranges(order)
     inner = _inner_loops(s, order)
     found: dict[tuple[UOp, UOp], list[tuple[UOp, tuple[UOp, ...]]]] = {}
     for u in reversed(order):

@@ -8,7 +8,7 @@ allows.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
@@ -18,6 +18,7 @@ from uops.spec.args import AddrSpace, BufferArg, LoadArg
 from uops.spec.dtypes import DType, Kind
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.scope import open_ranges
 
 _SMALL = frozenset({dt.fp8e4m3, dt.fp8e5m2, dt.float16, dt.bfloat16})
 
@@ -33,7 +34,7 @@ def accumulate(kernel: UOp, uniques: Iterator[int] | None = None) -> UOp:
     """`kernel` without Reduce."""
     uniques = itertools.count(1) if uniques is None else uniques
     order = toposort(kernel)
-    inside = live_ranges(order)
+    inside = open_ranges(order)
     done: dict[UOp, UOp] = {}
     for u in order:
         src = tuple(done[s] for s in u.src)
@@ -46,33 +47,27 @@ def accumulate(kernel: UOp, uniques: Iterator[int] | None = None) -> UOp:
     return done[kernel]
 
 
-def live_ranges(order: list[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """For each node the ranges in whose loops it is evaluated: those it depends on, less those closed below it."""
-    found: dict[UOp, frozenset[UOp]] = {}
-    empty: frozenset[UOp] = frozenset()
-    for u in order:
-        ranges = empty
-        for s in u.src:
-            below = found[s]
-            if below is not ranges and not below <= ranges:
-                ranges = ranges | below if ranges else below
-        if u.op in (Op.END, Op.REDUCE):
-            ranges = ranges.difference(u.src[1:])
-        found[u] = ranges | {u} if u.op is Op.RANGE else ranges
-    return found
-
-
 def _loops(u: UOp, src: tuple[UOp, ...], outer: list[UOp], unique: int) -> UOp:
     value, ranges = src[0], src[1:]
-    wide = dt.float32 if u.dtype in _SMALL else u.dtype
-    register = UOp(Op.BUFFER, (), BufferArg(1, wide, "CPU", AddrSpace.REG, unique))
-    before = _element(B.after(register, *outer) if outer else register)
-    cleared = B.store(before, _identity(u.arg.op, u.dtype, wide))
-    running = _element(B.after(register, cleared, *ranges))
-    step = B.store(running, UOp(u.arg.op, (_load(running), B.cast(value, wide))))
+    register, cleared = opened(u, outer, unique)
+    running = element(B.after(register, cleared, *ranges))
+    step = B.store(running, combined(u, running, value))
     for r in reversed(ranges):
         step = B.end(step, r)
-    return B.cast(_load(_element(B.after(register, step))), u.dtype)
+    return B.cast(_load(element(B.after(register, step))), u.dtype)
+
+
+def opened(u: UOp, outer: Sequence[UOp], unique: int) -> tuple[UOp, UOp]:
+    """The register of Reduce `u`, and the Store of the identity that starts it in every iteration of the loops `outer`."""
+    wide = dt.float32 if u.dtype in _SMALL else u.dtype
+    register = UOp(Op.BUFFER, (), BufferArg(1, wide, "CPU", AddrSpace.REG, unique))
+    before = element(B.after(register, *outer) if outer else register)
+    return register, B.store(before, _identity(u.arg.op, u.dtype, wide))
+
+
+def combined(u: UOp, running: UOp, value: UOp) -> UOp:
+    """What the register holds after one more value."""
+    return UOp(u.arg.op, (_load(running), B.cast(value, running.dtype)))
 
 
 def _identity(op: Op, d: DType, wide: DType) -> UOp:
@@ -80,7 +75,7 @@ def _identity(op: Op, d: DType, wide: DType) -> UOp:
     return identity(op, wide) if d.kind is not Kind.FLOAT else B.const(identity(op, d).const, wide)
 
 
-def _element(register: UOp) -> UOp:
+def element(register: UOp) -> UOp:
     return UOp(Op.INDEX, (register, number(0)))
 
 

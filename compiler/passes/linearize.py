@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uops.compiler.log import note
-from uops.compiler.passes.accumulate import live_ranges
 from uops.compiler.place import untranslatable
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.scope import open_ranges
 
 #: Not instructions of their own: the root, and constants, which stand where they are used.
 _STRUCTURE = frozenset({Op.SINK, Op.CONST})
@@ -54,7 +54,7 @@ class _Blocks:
 
     def __init__(self, listed: Sequence[UOp], order: list[UOp]) -> None:
         self.listed = listed
-        live = live_ranges(order)
+        live = open_ranges(order)
         self.root = order[-1]
         self.around = _enclosing({r: live[u] for u in order if u.op is Op.END for r in u.src[1:]}, self.root)
         self.parent = {r: self._innermost(outer) for r, outer in self.around.items()}

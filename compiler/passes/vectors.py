@@ -25,7 +25,6 @@ from uops.compiler.decompose import SMALL
 from uops.compiler.decompose.build import constant
 from uops.compiler.linear import number
 from uops.compiler.log import active, note
-from uops.compiler.passes.accumulate import live_ranges
 from uops.compiler.passes.cuts import cut
 from uops.compiler.passes.folds import Fold, build_fold, plan_fold
 from uops.compiler.passes.positions import MOVEMENT, NOTHING, SCALAR, Lanes, Piece, Sums, Term, constants, index_of, size
@@ -36,6 +35,7 @@ from uops.spec.args import LoadArg
 from uops.spec.derive.shape import elements
 from uops.spec.node import UOp, toposort, users
 from uops.spec.ops import ALU, Op
+from uops.spec.scope import open_ranges
 
 #: A lane of a built vector, or a built scalar (lane 0).
 Lane = tuple[UOp, int]
@@ -69,7 +69,7 @@ class Vectors:
         self.sums = Sums()
         self.users = users(self.order)
         self.memory = _references(self.order)
-        self.live = live_ranges(self.order)
+        self.live = open_ranges(self.order)
         self.width = max(1, machine.vector_bytes // _widest(self.order))
         self.wanted: dict[UOp, dict[Piece, None]] = {}
         self.pieces: dict[UOp, list[Piece]] = {}  # of Stores

@@ -11,7 +11,7 @@ from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, lower
-from uops.compiler.passes.accumulate import identity, live_ranges
+from uops.compiler.passes.accumulate import identity
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
 from uops.compiler.passes.select import select
@@ -23,6 +23,7 @@ from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.scope import open_ranges
 from uops.spec.verify import verify
 
 LOOP, REDUCE, UPCAST, UNROLL = AxisType.LOOP, AxisType.REDUCE, AxisType.UPCAST, AxisType.UNROLL
@@ -91,7 +92,7 @@ def padded(axis: int, multiple: int) -> Change:
         r = ranges(body)[axis]
         n = r.src[0].arg.value
         longer = b.range_(-(-n // multiple) * multiple, r.arg.axis_id, r.arg.type)
-        inside, live = b.lt(longer, n), live_ranges(toposort(body))
+        inside, live = b.lt(longer, n), open_ranges(toposort(body))
         done: dict[UOp, UOp] = {}
         for u in toposort(body):
             src = tuple(done[s] for s in u.src)

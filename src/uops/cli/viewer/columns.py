@@ -10,7 +10,6 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from uops.compiler.passes.accumulate import live_ranges
 from uops.compiler.pipeline import PIPELINE
 from uops.compiler.rewrite import Step
 from uops.compiler.trace import Cause, Links, Part, Trace
@@ -20,6 +19,7 @@ from uops.spec.node import UOp, toposort
 from uops.spec.ops import Family, Op
 from uops.spec.record import dataclass as record
 from uops.spec.rows import ROWS
+from uops.spec.scope import open_ranges
 from uops.spec.text import line, number
 
 Json = Any
@@ -220,7 +220,7 @@ def type_of(u: UOp) -> str:
 def _depths(part: Part) -> dict[UOp, int]:
     """How many loops are around each node: those open where it stands in a list, those that it depends on in a graph."""
     if part.body.op is not Op.LINEAR:
-        return {u: len(r) - (u.op is Op.RANGE) for u, r in live_ranges(toposort(part.body)).items()}
+        return {u: len(r) - (u.op is Op.RANGE) for u, r in open_ranges(toposort(part.body)).items()}
     found: dict[UOp, int] = {}
     depth = 0
     for u in part.body.src:
