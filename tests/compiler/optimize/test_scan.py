@@ -56,6 +56,12 @@ def test_a_prefix_sum_is_one_loop_and_keeps_its_value(dtype: dt.DType) -> None:
     np.testing.assert_array_equal(result(graph, given), run(graph, given).values[0])
 
 
+def test_a_scan_adds_its_terms_unrounded() -> None:
+    graph = c.prefix_sum(b.param(0, (20,), dt.float32))
+    given = {"p0": np.arange(20, dtype=np.float32) * 1031 + 1}  # more bits than a narrow float has, and sums that float32 holds
+    np.testing.assert_array_equal(result(graph, given), np.cumsum(given["p0"]))
+
+
 def test_prefix_sums_of_rows_carry_nothing_from_row_to_row() -> None:
     graph = by_rows(b.param(0, (3, 9), dt.float32))
     assert loops(graph) == 2
