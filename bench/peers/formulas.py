@@ -1,0 +1,101 @@
+"""The workloads as formulas on a library that has NumPy's functions: NumPy itself, and jax.numpy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from protocol import seen
+from resnet import Layers, resnet
+
+Formula = Callable[..., Any]
+
+
+def formulas(xp: Any, conv: Formula | None = None, pool: Formula | None = None) -> dict[str, Formula]:
+    """By name, functions of a layout and the stored operands. `conv(x, w, stride, padding)` and `pool(x)` are the library's own, if
+    it has them."""
+
+    def softmax(a: Any) -> Any:
+        e = xp.exp(a - a.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    def layernorm(a: Any, weight: Any = 1.0, bias: Any = 0.0) -> Any:
+        centred = a - a.mean(-1, keepdims=True)
+        return centred / xp.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5) * weight + bias
+
+    def gelu(a: Any) -> Any:
+        return 0.5 * a * (1 + xp.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * (a * a * a))))
+
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        return softmax(q @ xp.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])) @ v
+
+    def windows(a: Any, kernel: int, stride: int) -> Any:
+        found = xp.lib.stride_tricks.sliding_window_view(a, (kernel, kernel), (2, 3))
+        return found[:, :, ::stride, ::stride]
+
+    def plain_conv(x: Any, w: Any, stride: int, padding: int) -> Any:
+        t = windows(xp.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)]), w.shape[-1], stride)
+        return xp.moveaxis(xp.tensordot(t, w, ([1, 4, 5], [1, 2, 3])), -1, 1)
+
+    own_conv = conv or plain_conv
+
+    def layer(x: Any, p: tuple[Any, ...], heads: int) -> Any:
+        batch, sequence, hidden = x.shape
+        query, key, value, out, up, down = p
+        q, k, v = ((x @ w).reshape(batch, sequence, heads, -1).swapaxes(1, 2) for w in (query, key, value))
+        x = layernorm(x + attention(q, k, v).swapaxes(1, 2).reshape(batch, sequence, hidden) @ out)
+        return layernorm(x + gelu(x @ up) @ down)
+
+    def plain_pool(x: Any) -> Any:
+        padded = xp.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-math.inf)
+        return windows(padded, 3, 2).max((-1, -2))
+
+    def norm(a: Any, *p: Any) -> Any:
+        weight, bias, mean, var = (v[:, None, None] for v in p)
+        return (a - mean) / xp.sqrt(var + 1e-5) * weight + bias
+
+    network = resnet(
+        Layers(
+            own_conv,
+            norm,
+            lambda a: xp.maximum(a, 0),
+            lambda a, b: a + b,
+            pool or plain_pool,
+            lambda a, w, b: a.mean((2, 3)) @ w + b,
+        )
+    )
+
+    def encoder(x: Any, *p: Any) -> Any:
+        for k in range(0, len(p), 6):
+            x = layer(x, p[k : k + 6], 6)
+        return x
+
+    # fmt: off
+    plain: dict[str, Formula] = {
+        "gemm":      lambda a, b: a @ b,
+        "conv2d":    lambda x, w: own_conv(x, w, 1, 1),
+        "softmax":   softmax,
+        "layernorm": layernorm,
+        "gelu":      gelu,
+        "sum":       lambda a: a.sum(),
+        "row-sum":   lambda a: a.sum(1),
+        "col-sum":   lambda a: a.sum(0),
+        "transpose": lambda a: xp.copy(a.T, order="C"),
+        "attention": attention,
+        "cumsum":    lambda a: xp.cumsum(a),
+        "gather":    lambda table, i: table[i],
+        "argmax":    lambda a: a.argmax(1),
+        "encoder":   encoder,
+        "resnet18":  network,
+    }
+    # fmt: on
+    plain |= dict.fromkeys(GEMMS, plain["gemm"])
+    return {name: _viewed(f) for name, f in plain.items()}
+
+
+GEMMS = ("gemm-256", "gemm-512", "gemm-1024", "gemm-2048", "matvec", "gemm-skinny", "gemm-bf16")
+
+
+def _viewed(f: Formula) -> Formula:
+    return lambda layout, *stored: f(*(seen(a, layout) for a in stored))

@@ -1,0 +1,35 @@
+"""JAX on the CPU: one jitted function per workload, waited for."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from formulas import formulas
+from protocol import serve
+
+
+def conv(x, w, stride, padding):
+    return jax.lax.conv_general_dilated(x, w, (stride, stride), [(padding, padding)] * 2)
+
+
+def pool(x):
+    return jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 3, 3), (1, 1, 2, 2), [(0, 0), (0, 0), (1, 1), (1, 1)])
+
+
+def transposed(layout, a):
+    return jnp.array(a.T if layout == "plain" else jnp.swapaxes(a, 0, 1).T if layout == "transposed" else a[..., ::2].T)
+
+
+TABLE = formulas(jnp, conv, pool) | {"transpose": transposed}
+
+
+def prepare(name, arrays, layout):
+    on_device = [jnp.asarray(a) for a in arrays]
+    f = jax.jit(partial(TABLE[name], layout))
+    return lambda: f(*on_device).block_until_ready()
+
+
+if __name__ == "__main__":
+    serve(prepare, jax.__version__)

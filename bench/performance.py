@@ -1,0 +1,237 @@
+"""The workloads beside the peers, in one run, and the table of it.
+
+    python bench/performance.py [NAME...] [--peers P,...] [--python PYTHON] [--threads N] [--rounds R] [--seconds S]
+                                [--odd N] [--seed S] [--json FILE]
+
+Every peer runs in a process of its own, with `--threads` threads, and gets the same seeded arrays; blocks of `--seconds` go round
+among the peers, `--rounds` times, so that a slow minute of the machine hits all of them. A figure is the best block's median; the
+ratio is the best peer's time over ours (above 1: faster than every peer). Results are compared with NumPy's in float64 first, and
+a wrong one is no figure. `--python` runs the peers (an environment with the extra `peers`); a peer that cannot be imported is
+named as absent. `--odd N` measures N seeded shapes that are in no list: primes, transposed and strided operands.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from workloads import WORKLOADS, Workload
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "peers"))
+
+from protocol import LAYOUTS, stored, write  # noqa: E402, the folder of the peers is no package
+
+PEERS = ("numpy", "torch", "jax", "ort", "tinygrad")
+OURS = "uops"
+BAR, ODD_BAR = 0.8, 0.5
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload at sizes, its operands in a memory layout."""
+
+    name: str
+    sizes: tuple[int, ...]
+    layout: str = "plain"
+    seed: int = 0
+
+    @property
+    def workload(self) -> Workload:
+        return WORKLOADS[self.name]
+
+    def __str__(self) -> str:
+        standard = self.sizes == self.workload.full
+        return self.name if standard else f"{self.name} {'x'.join(map(str, self.sizes))} {self.layout}"
+
+
+@dataclass
+class Row:
+    """What was measured: seconds by peer, and what kept a peer from it."""
+
+    case: str
+    name: str
+    unit: str
+    work: float
+    times: dict[str, float] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def best(self) -> str | None:
+        others = {p: t for p, t in self.times.items() if p != OURS}
+        return min(others, key=lambda p: others[p]) if others else None
+
+    @property
+    def ratio(self) -> float | None:
+        """The best peer's time over ours."""
+        return self.times[self.best] / self.times[OURS] if self.best and OURS in self.times else None
+
+
+class Peer:
+    """One process."""
+
+    def __init__(self, name: str, python: str, threads: int, folder: Path) -> None:
+        self.name, self.folder = name, folder
+        folder.mkdir()
+        environment = {
+            **os.environ,
+            **dict.fromkeys(
+                ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "UOPS_THREADS", "BENCH_THREADS"), str(threads)
+            ),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(HERE.parent / "src"), os.environ.get("PYTHONPATH", "")))),
+            "JAX_PLATFORMS": "cpu",
+            "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={str(threads > 1).lower()}",
+        }
+        cores = sorted(os.sched_getaffinity(0))[:threads]
+        self.process = subprocess.Popen(
+            [python, str(HERE / "peers" / f"{name}_peer.py")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=(folder / "stderr").open("w"),
+            text=True,
+            env=environment,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+        )
+
+    def ask(self, **asked: Any) -> dict[str, Any]:
+        """The answer; an error where the process has died."""
+        assert self.process.stdin and self.process.stdout
+        try:
+            self.process.stdin.write(json.dumps(asked) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            last = (self.folder / "stderr").read_text().strip().splitlines()[-1:]
+            return {"error": last[0] if last else "the process ended"}
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def prepare(self, case: Case, arrays: Sequence[Any], reference: Any) -> str | None:
+        """What is wrong, or None."""
+        write(self.folder, list(arrays))
+        answer = self.ask(do="prepare", name=case.name, folder=str(self.folder), layout=case.layout)
+        if "error" in answer:
+            return str(answer["error"])
+        found = np.load(self.folder / "result.npy")
+        if found.shape != reference.shape:
+            return f"shape {found.shape} instead of {reference.shape}"
+        error = float(np.abs(found - reference).max() / max(1e-30, float(np.abs(reference).max())))
+        return None if error <= max(case.workload.tolerance, 1e-4 * (case.workload.tolerance > 0)) else f"wrong by {error:.1e}"
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+def measure(case: Case, peers: Sequence[Peer], rounds: int, seconds: float) -> Row:
+    """One row: every peer made ready and checked, then blocks in rotation."""
+    built = case.workload.make(case.sizes, np.random.default_rng(case.seed))
+    operands = [t.numpy() for t in built.inputs]
+    arrays, reference = [stored(a, case.layout) for a in operands], np.asarray(built.reference())
+    row = Row(str(case), case.name, case.workload.unit, case.workload.work(case.sizes))
+    ready = []
+    for p in peers:
+        wrong = p.prepare(case, arrays, reference)
+        if wrong is None:
+            ready.append(p)
+        else:
+            row.absent[p.name] = wrong
+    blocks: dict[str, list[float]] = {p.name: [] for p in ready}
+    for _ in range(rounds):
+        for p in ready:
+            blocks[p.name].append(statistics.median(p.ask(do="run", seconds=seconds)["times"]))
+    row.times = {name: min(found) for name, found in blocks.items()}
+    return row
+
+
+def odd_cases(n: int, seed: int) -> Iterator[Case]:
+    """Seeded shapes and layouts: every kernel in turn, extents that are prime and at most those of its row."""
+    rng = np.random.default_rng(seed)
+    names = [w for w in WORKLOADS if w not in ("encoder", "resnet18", "gemm-2048", "gemm-bf16")]
+    for k in range(n):
+        name = names[k % len(names)]
+        full = WORKLOADS[name].full
+        sizes = tuple(1 if d == 1 else _prime(int(d * rng.uniform(0.4, 1.0))) for d in full)
+        plain = name in ("conv2d", "gather")
+        yield Case(name, sizes, "plain" if plain else LAYOUTS[int(rng.integers(len(LAYOUTS)))], seed + k)
+
+
+def _prime(n: int) -> int:
+    """The largest prime up to n, 2 at least."""
+    return next((p for p in range(n, 2, -1) if all(p % d for d in range(2, int(p**0.5) + 1))), 2)
+
+
+def machine() -> str:
+    """One line on where this ran."""
+    info = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    model = next((line.split(":")[1].strip() for line in info.splitlines() if line.startswith("model name")), platform.processor())
+    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+
+
+def table(rows: Sequence[Row], names: Sequence[str], title: str) -> Table:
+    found = Table(title=title)
+    for heading in ("workload", "unit", *names, "best peer", "ratio"):
+        found.add_column(heading, justify="left" if heading in ("workload", "unit") else "right")
+    for r in rows:
+        cells = [f"{r.work / r.times[p] / 1e9:.1f}" if p in r.times else "-" for p in names]
+        found.add_row(r.case, r.unit, *cells, r.best or "-", "-" if r.ratio is None else f"{r.ratio:.2f}")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"workloads, all by default: {', '.join(WORKLOADS)}")
+    parser.add_argument("--peers", default=",".join(PEERS), help="peers by name")
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that has the peers")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    parser.add_argument("--odd", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
+    o = parser.parse_args()
+    if unknown := [n for n in o.names if n not in WORKLOADS]:
+        parser.error(f"no workload {unknown[0]!r}; there are {', '.join(WORKLOADS)}")
+    names = [p for p in o.peers.split(",") if p]
+    cases = [Case(n, WORKLOADS[n].full) for n in o.names or ([] if o.odd else WORKLOADS)]
+    cases += odd_cases(o.odd, o.seed)
+    rows: list[Row] = []
+    console = Console(width=160)
+    with ExitStack() as held, Progress(console=Console(stderr=True)) as progress:
+        folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
+        peers = [Peer(p, o.python if p != OURS else sys.executable, o.threads, folder / p) for p in (OURS, *names)]
+        for p in peers:
+            held.callback(p.close)
+        versions = {p.name: p.ask(do="version").get("version", "absent") for p in peers}
+        for case in progress.track(cases, description="workloads"):
+            rows.append(measure(case, peers, o.rounds, o.seconds))
+    console.print(table(rows, (OURS, *names), f"{o.threads} thread(s), {machine()}"))
+    for r in rows:
+        for p, why in r.absent.items():
+            console.print(f"{r.case}: {p}: {why}")
+    if o.json:
+        about = {"machine": machine(), "versions": versions, "threads": o.threads, "seed": o.seed}
+        o.json.write_text(
+            json.dumps({**about, "rows": [{**asdict(r), "best": r.best, "ratio": r.ratio} for r in rows]}, indent=1) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()
