@@ -16,6 +16,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from uops.compiler.config import cache_folder
+
 #: Changes when the file format or the meaning of a key does.
 SCHEMA = 1
 _MAGIC = b"uops-object-%d\n" % SCHEMA
@@ -40,17 +42,8 @@ def key(*parts: str | bytes) -> str:
 
 
 def directory(environment: Mapping[str, str]) -> Path | None:
-    """Where objects go: UOPS_CACHE_DIR, else the user's cache folder (XDG); None when UOPS_CACHE is 0 or there is no home."""
-    if environment.get("UOPS_CACHE") == "0":
-        return None
-    chosen = environment.get("UOPS_CACHE_DIR", "")
-    if chosen:
-        return Path(chosen)
-    base = environment.get("XDG_CACHE_HOME", "")
-    if os.path.isabs(base):
-        return Path(base) / "uops"
-    home = environment.get("HOME", "")
-    return Path(home) / ".cache" / "uops" if os.path.isabs(home) else None
+    """Where objects go (`uops.compiler.config.cache_folder`)."""
+    return cache_folder(environment)
 
 
 class ObjectCache:

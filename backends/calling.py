@@ -9,12 +9,15 @@ _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class HostKernel:
-    """A function at an address, and `owner`, whose life is that of its code. Calls release the interpreter lock."""
+    """A function at an address, and `owner`, whose life is that of its code. Calls release the interpreter lock.
 
-    __slots__ = ("_call", "_owner", "address")
+    `part`, if not 0, is the address of `void part(buffers, scalars, int64_t begin, int64_t end)`, which does some iterations of the
+    kernel's THREAD loop; the kernel itself does all of them."""
 
-    def __init__(self, address: int, owner: object) -> None:
-        self.address = address
+    __slots__ = ("_call", "_owner", "address", "part")
+
+    def __init__(self, address: int, owner: object, part: int = 0) -> None:
+        self.address, self.part = address, part
         self._owner = owner
         self._call = _SIGNATURE(address)
 

@@ -74,6 +74,8 @@ class GuardedProgram(Compiled):
     """A compiled program whose every buffer lies between guard pages: an access outside of one crashes the process, and a write
     into the slack beside one raises Unsound after the run. For one thread."""
 
+    native = False
+
     def __init__(self, graph: UOp, target: Target, side: Side, config: Config | None = None) -> None:
         super().__init__(graph, target, config or Config())
         self.side = side

@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
 def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
     """The first frame says which backend, the others are batches."""
     faulthandler.enable(all_threads=False)
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     first = read_frame(requests)
     if first is None:
         return
@@ -67,9 +67,9 @@ def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
     try:
         from uops.backends import registry
 
-        _limit(resource.RLIMIT_CORE, 0)
+        limit(resource.RLIMIT_CORE, 0)
         if settings["memory"]:
-            _limit(resource.RLIMIT_AS, settings["memory"])
+            limit(resource.RLIMIT_AS, settings["memory"])
         backend = registry.get(settings["backend"], **settings["options"])
         ready = pack({"ready": registry.version(settings["backend"], backend)})
     except Exception as e:
@@ -92,7 +92,8 @@ def _answer(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
 
     def report(status: str, message: str = "", header: Any = None, data: bytes = b"") -> bytes:
         seconds = time.perf_counter() - start
-        return pack({"status": status, "message": message, "result": header, "seconds": seconds}, data)
+        told = {"status": status, "message": message, "result": header, "seconds": seconds}
+        return pack(told | _applied(), data)
 
     try:
         found = backend.run(parse(case["program"]), decode(case["inputs"], body))
@@ -107,6 +108,13 @@ def _answer(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
         return report("error", _describe(e))
 
 
+def _applied() -> dict[str, Any]:
+    """The moves of schedules that were drawn for this case, where any were."""
+    forced = sys.modules.get("uops.compiler.optimize.forced")
+    found = {} if forced is None else forced.taken()
+    return {"applied": found} if found else {}
+
+
 def _describe(e: BaseException) -> str:
     """The exception and where it came from, innermost frames last."""
     frames = traceback.extract_tb(e.__traceback__)[-4:]
@@ -114,12 +122,12 @@ def _describe(e: BaseException) -> str:
     return f"{type(e).__name__}: {e} [{places}]"
 
 
-def _limit(what: int, value: int) -> None:
+def limit(what: int, value: int) -> None:
     hard = resource.getrlimit(what)[1]
     resource.setrlimit(what, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
-def _end_with_parent(parent: int) -> None:
+def end_with_parent(parent: int) -> None:
     """A kernel that never ends would outlive a killed parent: leave when this process has been orphaned."""
     while os.getppid() == parent:
         time.sleep(1.0)

@@ -22,7 +22,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import uops.backends
 from uops.backends.arrays import decode_result, encode
@@ -53,13 +53,15 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`result` is there for `ok` alone; `signal` names what ended the process of a `crash`, where a signal did."""
+    """`result` is there for `ok` alone; `signal` names what ended the process of a `crash`, where a signal did. `applied` counts
+    the moves of schedules that were drawn since the outcome before (`uops.compiler.optimize.forced`)."""
 
     status: str
     result: Result | None = None
     message: str = ""
     signal: str | None = None
     seconds: float = 0.0
+    applied: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +77,15 @@ class Worker:
     """One backend in one process. Use as a context manager; not for use by two threads at a time."""
 
     def __init__(
-        self, backend: str, options: Mapping[str, Any] | None = None, limits: Limits = Limits(), path: Sequence[str] = ()
-    ) -> None:
+        self, backend: str, options: Mapping[str, Any] | None = None, limits: Limits = Limits(), path: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
         self.backend = backend
         self.limits = limits
         self.restarts = 0
+        self._environment = dict(environment or {})
         self._settings = {"backend": backend, "options": dict(options or {}), "memory": limits.memory, "path": list(path)}
-        self._process: _Process | None = None
+        self._process: Process | None = None
 
     def __enter__(self) -> Worker:
         return self
@@ -121,12 +125,12 @@ class Worker:
                 left.popleft()
                 yield _outcome(*answer)
 
-    def _ready(self) -> _Process:
+    def _ready(self) -> Process:
         if self._process is None:
-            self._process = _Process(self._settings, self.limits)
+            self._process = Process(self._settings, self.limits, self._environment)
         return self._process
 
-    def _lost(self, process: _Process, case: Case, *, first: bool) -> Outcome:
+    def _lost(self, process: Process, case: Case, *, first: bool) -> Outcome:
         """The process did not answer: it hangs or is gone."""
         self._process = None
         self.restarts += 1
@@ -140,18 +144,22 @@ class Worker:
         return Outcome("crash", None, note, outcome.signal, outcome.seconds)
 
 
-class _Process:
-    """A started `uops.backends.serve`, its pipes, and what it printed."""
+class Process:
+    """A started `uops.backends.serve`, its pipes, and what it printed. A subclass may start another module that speaks in frames and
+    greets with what it is."""
 
-    def __init__(self, settings: Mapping[str, Any], limits: Limits) -> None:
+    module: ClassVar[str] = "uops.backends.serve"
+
+    def __init__(self, settings: Mapping[str, Any], limits: Limits, environment: Mapping[str, str]) -> None:
         read, give = _pipe()
         take, write = _pipe()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        command = [sys.executable, "-m", "uops.backends.serve", str(read), str(write)]
+        command = [sys.executable, "-m", self.module, str(read), str(write)]
         try:
             self._popen = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(read, write), env=_environment()
-            )
+                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(read, write),
+                env={**_environment(), **environment},
+            )  # fmt: skip
         finally:
             os.close(read)
             os.close(write)
@@ -161,7 +169,7 @@ class _Process:
         self._poll.register(take, select.POLLIN)
         self._buffer = bytearray()
         self._hung = False
-        self._write(pack(dict(settings)))
+        self.give(dict(settings))
         self.version = self._greeting(limits.start)
 
     def _greeting(self, seconds: float) -> str:
@@ -184,10 +192,11 @@ class _Process:
                     entry["offset"] += len(body)
             headers.append({"program": case.text, "inputs": header})
             body += data
-        self._write(pack({"cases": headers}, bytes(body)))
+        self.give({"cases": headers}, bytes(body))
 
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
+    def give(self, header: Mapping[str, Any], body: bytes = b"") -> None:
+        """Write one frame."""
+        view = memoryview(pack(dict(header), body))
         with contextlib.suppress(BrokenPipeError):  # the missing answer reports it
             while view:
                 view = view[self._requests.write(view) or 0 :]
@@ -263,7 +272,7 @@ def _signal_name(number: int) -> str:
 
 def _outcome(header: dict[str, Any], body: bytes) -> Outcome:
     result = decode_result(header["result"], body) if header["status"] == "ok" else None
-    return Outcome(header["status"], result, header["message"], None, header["seconds"])
+    return Outcome(header["status"], result, header["message"], None, header["seconds"], header.get("applied", {}))
 
 
 def run_all(
@@ -275,14 +284,16 @@ def run_all(
     options: Mapping[str, Any] | None = None,
     limits: Limits = Limits(),
     path: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
 ) -> Iterator[Outcome]:
-    """Outcomes in the order of `cases`, from `jobs` workers that take `batch` cases at a time. `cases` is read as it is needed."""
+    """Outcomes in the order of `cases`, from `jobs` workers that take `batch` cases at a time. `cases` is read as it is needed.
+    `environment` is what their processes have beside ours."""
     local = threading.local()
     workers: list[Worker] = []
 
     def work(chunk: list[Case]) -> list[Outcome]:
         if not hasattr(local, "worker"):
-            local.worker = Worker(backend, options, limits, path)
+            local.worker = Worker(backend, options, limits, path, environment)
             workers.append(local.worker)
         return list(local.worker.run_batch(chunk))
 

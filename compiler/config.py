@@ -1,7 +1,9 @@
 """Settings of the compiler: one frozen value, read once from the environment.
 
 `UOPS_VERIFY=1` checks the graph against its dialect after every pass. `UOPS_REUSE=0` compiles anew each time. `UOPS_OPTIMIZE=0`
-leaves every kernel its initial loops.
+leaves every kernel its initial loops. `UOPS_FORCED=SEED` draws schedules instead of choosing them. `UOPS_BEAM=N` searches for them
+by timing, keeping the N best at each step, for at most `UOPS_BEAM_SECONDS` (10) per kernel. `UOPS_THREADS=N` lets at most N threads
+share a kernel. `UOPS_ENTRY=ctypes` calls kernels one by one through ctypes, where otherwise a whole program is one native call.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from uops.spec.errors import SpecError
 from uops.spec.record import dataclass
@@ -19,19 +22,32 @@ _FLAGS = {"": False, "0": False, "1": True}
 @dataclass(frozen=True, slots=True)
 class Config:
     """`verify`: run the verifier between passes. `reuse`: compile a graph once per process and target. `optimize`: schedule
-    kernels for the target's machine."""
+    kernels for the target's machine. `forced`: the seed of schedules that are drawn (None: they are not). `beam`: the width of a
+    search that times schedules (0: none), `beam_seconds` the time it may take for one kernel. `threads`: the most that share a
+    kernel (0: one per core). `entry`: `native` for one call per program where the target has that, `ctypes` for one per kernel.
+    """
 
     verify: bool = False
     reuse: bool = True
     optimize: bool = True
+    forced: int | None = None
+    beam: int = 0
+    beam_seconds: int = 10
+    threads: int = 0
+    entry: str = "native"
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Config:
-        """The settings that an environment spells; raises SpecError for a value that is neither 0 nor 1."""
+        """The settings that an environment spells; raises SpecError for a value that spells none."""
         return cls(
             verify=_flag(environment, "UOPS_VERIFY", "0"),
             reuse=_flag(environment, "UOPS_REUSE", "1"),
             optimize=_flag(environment, "UOPS_OPTIMIZE", "1"),
+            forced=_number(environment, "UOPS_FORCED"),
+            beam=_number(environment, "UOPS_BEAM") or 0,
+            beam_seconds=_number(environment, "UOPS_BEAM_SECONDS") or 10,
+            threads=_number(environment, "UOPS_THREADS") or 0,
+            entry=_word(environment, "UOPS_ENTRY", ("native", "ctypes")),
         )
 
 
@@ -40,6 +56,35 @@ def _flag(environment: Mapping[str, str], name: str, default: str) -> bool:
     if value not in _FLAGS:
         raise SpecError(f"{name} is 0 or 1, got {value!r}")
     return _FLAGS[value]
+
+
+def _word(environment: Mapping[str, str], name: str, words: tuple[str, ...]) -> str:
+    value = environment.get(name, "") or words[0]
+    if value not in words:
+        raise SpecError(f"{name} is one of {', '.join(words)}, got {value!r}")
+    return value
+
+
+def _number(environment: Mapping[str, str], name: str) -> int | None:
+    value = environment.get(name, "")
+    if value and not (value.isascii() and value.isdigit()):
+        raise SpecError(f"{name} is a number, got {value!r}")
+    return int(value) if value else None
+
+
+def cache_folder(environment: Mapping[str, str]) -> Path | None:
+    """Where what was compiled or searched is kept: UOPS_CACHE_DIR, else the user's cache folder (XDG); None when UOPS_CACHE is 0 or
+    there is no home."""
+    if environment.get("UOPS_CACHE") == "0":
+        return None
+    chosen = environment.get("UOPS_CACHE_DIR", "")
+    if chosen:
+        return Path(chosen)
+    base = environment.get("XDG_CACHE_HOME", "")
+    if os.path.isabs(base):
+        return Path(base) / "uops"
+    home = environment.get("HOME", "")
+    return Path(home) / ".cache" / "uops" if os.path.isabs(home) else None
 
 
 @functools.cache

@@ -8,19 +8,22 @@ graph is judged against the dialect after every pass, so that a pass that breaks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
+from uops.compiler.log import active
+from uops.compiler.passes.bodies import Kept, each
 from uops.compiler.passes.callify import callify
-from uops.compiler.passes.expand import expand
-from uops.compiler.passes.linearize import linearize
-from uops.compiler.passes.optimize import optimize
+from uops.compiler.passes.expand import expanded
+from uops.compiler.passes.linearize import linearized
+from uops.compiler.passes.optimize import Choose, choice, scheduled
 from uops.compiler.passes.plan import plan
 from uops.compiler.passes.rangeify import rangeify
-from uops.compiler.passes.render import render
-from uops.compiler.passes.select import select
+from uops.compiler.passes.render import rendered
+from uops.compiler.passes.select import select, selected
 from uops.compiler.target import Target, machine_of
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
@@ -34,7 +37,7 @@ from uops.spec.record import dataclass as record
 STAGES = ("callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render")
 
 
-@dataclass(slots=True)
+@dataclass
 class Lowering:
     """What passes share: the target, and `external`, the Buffers and Params that the caller sees (known after callify). A pass
     that works in steps leaves the graph after each of them in `steps`, where the caller asks for them."""
@@ -43,6 +46,17 @@ class Lowering:
     config: Config
     external: frozenset[UOp] = field(default_factory=frozenset)
     steps: dict[str, UOp] | None = None
+
+    @functools.cached_property
+    def choose(self) -> Choose:
+        """Who chooses the schedules of this program's kernels."""
+        return choice(self.config, self.target)
+
+    @functools.cached_property
+    def key(self) -> Hashable:
+        """All that decides what becomes of a kernel body."""
+        t = self.target
+        return type(t), t.name, t.key, t.ops, t.dtypes, machine_of(t), self.config
 
 
 @record(frozen=True, slots=True)
@@ -63,8 +77,32 @@ def _callify(root: UOp, state: Lowering) -> UOp:
     return called
 
 
-def _optimize(root: UOp, state: Lowering) -> UOp:
-    return optimize(root, machine_of(state.target)) if state.config.optimize else root
+#: Bodies kept per process, of every stage.
+_KEPT = Kept(1024)
+
+
+def _bodies(name: str, change: Callable[[UOp, Lowering], UOp]) -> Callable[[UOp, Lowering], UOp]:
+    """The pass that changes each body by itself. What became of it is kept, but for whoever wants to see it happen."""
+
+    def run(root: UOp, state: Lowering) -> UOp:
+        if not state.config.reuse or state.config.verify or state.steps is not None or active() is not None:
+            return each(root, lambda body: change(body, state))
+        key = name, state.key
+        return each(root, lambda body: _KEPT.get(body, key, lambda body: change(body, state)))
+
+    return run
+
+
+def _optimize(body: UOp, state: Lowering) -> UOp:
+    if not state.config.optimize:
+        return body
+    machine, threads = machine_of(state.target), state.config.threads
+    if 0 < threads < machine.cores:
+        machine = replace(machine, cores=threads)
+    return scheduled(body, machine, state.choose)
+
+
+_select = _bodies("select", lambda u, s: selected(u, s.target)[-1])
 
 
 # fmt: off
@@ -72,19 +110,20 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify),
     Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
-    Pass("optimize", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _optimize,
+    Pass("optimize", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _bodies("optimize", _optimize),
          (("rangeify", "there are no ranges to schedule before"),)),
-    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, lambda u, s: expand(u),
+    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, _bodies("expand", lambda u, s: expanded(u)),
          (("optimize", "it decides which ranges become shape"),)),
-    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, lambda u, s: select(u, s.target, s.steps),
+    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED,
+         lambda u, s: _select(u, s) if s.steps is None else select(u, s.target, s.steps),
          (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),
           ("expand", "accumulators are made per lane"))),
-    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, lambda u, s: linearize(u),
+    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, _bodies("linearize", lambda u, s: linearized(u)),
          (("select", "an instruction that is made later would have no place"),)),
     Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan(u, s.external),
          (("callify", "memory that callers see keeps its place"),
           ("linearize", "lifetimes are those of the final order"))),
-    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, lambda u, s: render(u, s.target),
+    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, _bodies("render", lambda u, s: rendered(u, s.target)),
          (("linearize", "renderers take instruction lists"),)),
 )
 # fmt: on

@@ -2,14 +2,15 @@
 
 Calling convention of a loaded kernel: `kernel(addresses, scalars)`, both with one entry per argument of its Call, in slot order.
 The entry of a buffer is its address (the other table's is ignored), the entry of a named variable its value. A target whose kernels
-cannot follow a host address as it is also has `lend`; the runtime calls kernels while the memory that they use is lent.
+cannot follow a host address as it is also has `lend`; the runtime calls kernels while the memory that they use is lent. One that can make
+a whole program one native call has `enter`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from uops.spec import dtypes as dt
 from uops.spec.args import WmmaArg
@@ -17,6 +18,9 @@ from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import BITWISE, COMPARE, SHIFT, Op
 from uops.spec.record import dataclass
+
+if TYPE_CHECKING:
+    from uops.compiler.frame import Frame
 
 #: A loaded kernel.
 Kernel = Callable[[Sequence[int], Sequence[int]], None]
@@ -114,6 +118,25 @@ class Lends(Protocol):
 def lender(target: Target) -> Callable[[Sequence[Any]], AbstractContextManager[object]]:
     """How memory is lent to the target's kernels; most need nothing."""
     return target.lend if isinstance(target, Lends) else nullcontext
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """Native ways into a program. `function(*arrays)` is a builtin that does the whole of a run for arguments that are exactly what
+    the Frame says, and calls the fallback for all others; None where there is none. `execute(addresses, variables)` runs the
+    launches on an address per base."""
+
+    function: Callable[..., Any] | None
+    execute: Callable[[Sequence[int], Sequence[int]], None]
+
+
+@runtime_checkable
+class Enters(Protocol):
+    """What a Target also has if a whole program can be one native call."""
+
+    def enter(self, frame: Frame, fallback: Callable[..., Any]) -> Entered | None:
+        """The native ways into the program; None where this process offers none."""
+        ...
 
 
 @runtime_checkable

@@ -116,7 +116,8 @@ def parts(root: UOp) -> tuple[Part, ...]:
 def _kernel(k: int, body: UOp, arguments: tuple[UOp, ...]) -> Part:
     if body.op is Op.PROGRAM:
         return Part(f"kernel {k}", body.src[0], arguments, str(body.src[1].arg.code))
-    return Part(body.arg.name if body.op is Op.SINK and body.arg is not None else f"kernel {k}", body, arguments)
+    named = body.op is Op.SINK and body.arg is not None
+    return Part(f"{k}: {body.arg.name}" if named else f"kernel {k}", body, arguments)  # equal kernels have one name
 
 
 # ------------------------------------------------------------------------------------------------------- part to part

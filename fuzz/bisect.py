@@ -21,6 +21,7 @@ import numpy as np
 
 from uops.backends import npz
 from uops.compiler import config as configuration
+from uops.compiler.config import Config
 from uops.compiler.log import recording
 from uops.compiler.pipeline import PIPELINE, Lowering, Pass, run_pass
 from uops.compiler.target import Target
@@ -82,11 +83,12 @@ class Finding(NamedTuple):
 
 def bisect(
     graph: UOp, inputs: Mapping[str, Any], target: Target, passes: Sequence[Pass] = PIPELINE, *,
-    execute: Execute | None = None, schedules: int = 0,
+    execute: Execute | None = None, schedules: int = 0, config: Config | None = None,
 ) -> Finding | None:  # fmt: skip
     """The first pass that is wrong for `graph` on `inputs`. `execute` runs the program in place of this process; `schedules` says
-    under how many more orders of what is unordered each stage is run."""
-    return _Bisection(graph, inputs, target, schedules).search(passes, execute)
+    under how many more orders of what is unordered each stage is run; `config` holds the compiler's settings, those of the process
+    without it."""
+    return _Bisection(graph, inputs, target, schedules).search(passes, execute, config or configuration.default())
 
 
 class _Bisection:
@@ -99,8 +101,8 @@ class _Bisection:
         self.found: Outputs = self.judge.outputs()
         self.names: list[str] = []
 
-    def search(self, passes: Sequence[Pass], execute: Execute | None) -> Finding | None:
-        state = Lowering(self.target, replace(configuration.default(), verify=True))
+    def search(self, passes: Sequence[Pass], execute: Execute | None, config: Config) -> Finding | None:
+        state = Lowering(self.target, replace(config, verify=True))
         for p in passes:
             finding = self._pass(p, state)
             if finding is not None:

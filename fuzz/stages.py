@@ -94,7 +94,7 @@ class Judge:
         found = self.read(run(stage, self.given).buffers)
         for seed in range(self.schedules):
             again = self.read(run(stage, self.given, schedule=seed).buffers)
-            fault = next((f for k in found.keys() & again.keys() if (f := _differs(k, found[k], again[k]))), None)
+            fault = next((f for k in found.keys() & again.keys() if (f := differs(k, found[k], again[k]))), None)
             if fault:
                 raise Unsound(f"schedule {seed} gives something else: {fault.message}")
         return found
@@ -122,26 +122,29 @@ class Judge:
 
     def fault(self, name: str, graph: UOp, before: Outputs, after: Outputs) -> Fault | None:
         """The first thing wrong after pass `name` of `graph`, which gave `before`."""
-        found = next((f for k in self.sets if (f := self._outside(k, after))), None)
+        found = next((f for k in self.sets if (f := outside(self._expected, k, after))), None)
         if found is not None or not keeps_bits(name, graph):
             return found
-        return next((f for k in self.sets if (f := _differs(k, before[k], after[k]))), None)
+        return next((f for k in self.sets if (f := differs(k, before[k], after[k]))), None)
 
-    def _outside(self, key: Key, after: Outputs) -> Fault | None:
-        if key not in after:
-            return Fault("value", f"output {key} is never written", key)
-        want, got = self.sets[key], after[key]
-        if want.dtype is dt.index:
-            got = got.astype(self.best(key).dtype)
-        if got.shape != tuple(want.shape) or got.dtype != self.best(key).dtype:
-            expected = f"{self.best(key).dtype} of shape {tuple(want.shape)}"
-            return Fault("value", f"output {key} is {got.dtype} of shape {got.shape}, expected {expected}", key)
-        inside = self._expected.accepts(key, got, Level.STRICT)
-        if inside.all():
-            return None
-        k = int(np.flatnonzero(~inside)[0])
-        allowed = spell(self.best(key).reshape(-1)[k]) if self._expected.by_bits else want.describe(k)
-        return _fault(key, k, got, allowed)
+
+def outside(expected: Expectation, key: Key, after: Outputs) -> Fault | None:
+    """Why an output is not one that the expectation allows, at the strict level."""
+    if key not in after:
+        return Fault("value", f"output {key} is never written", key)
+    want, got = expected.strict[key], after[key]
+    best = np.asarray(want.best)
+    if want.dtype is dt.index:
+        got = got.astype(best.dtype)
+    if got.shape != tuple(want.shape) or got.dtype != best.dtype:
+        wanted = f"{best.dtype} of shape {tuple(want.shape)}"
+        return Fault("value", f"output {key} is {got.dtype} of shape {got.shape}, expected {wanted}", key)
+    inside = expected.accepts(key, got, Level.STRICT)
+    if inside.all():
+        return None
+    k = int(np.flatnonzero(~inside)[0])
+    allowed = spell(best.reshape(-1)[k]) if expected.by_bits else want.describe(k)
+    return _fault(key, k, got, allowed)
 
 
 def keeps_bits(name: str, before: UOp) -> bool:
@@ -160,7 +163,7 @@ _FREE: dict[Keeps, frozenset[Op] | None] = {
 }
 
 
-def _differs(key: Key, before: Array, after: Array) -> Fault | None:
+def differs(key: Key, before: Array, after: Array) -> Fault | None:
     """Bits that changed; from one NaN to another does not count."""
     x, y = before.reshape(-1), after.reshape(-1)
     if x.dtype == object:

@@ -68,7 +68,11 @@ class ConstArg:
         return isinstance(other, ConstArg) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        found: int | None = self._hash  # type: ignore[attr-defined] # the place that a record has for it
+        if found is None:
+            found = hash(self._key())
+            object.__setattr__(self, "_hash", found)
+        return found
 
 
 @dataclass(frozen=True, slots=True)

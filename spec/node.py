@@ -25,14 +25,30 @@ MinMax = tuple[float, float]
 #: What a derived property holds before its first use. Where speed matters, `_dtype`, `_shape` and `_min_max` may be read past their
 #: properties, whose call costs five times as much.
 UNSET: Any = object()
-_interned: weakref.WeakValueDictionary[tuple[Any, ...], UOp] = weakref.WeakValueDictionary()
-_lock = threading.Lock()
+_interned: dict[tuple[Any, ...], _Ref] = {}
+_lock = threading.RLock()  # a node may die, hence be forgotten, while its thread holds it
+_new = object.__new__
 #: Called with each new node while `uops.spec.origins` records.
 created: Callable[[UOp], None] | None = None
 
 
-class UOp:
-    """One node of the graph."""
+class _Ref(weakref.ref["UOp"]):
+    """What the table of nodes holds of a node, which does not keep it alive; `key` is its place there."""
+
+    __slots__ = ("key",)
+
+    key: tuple[Any, ...]
+
+
+def _forget(ref: _Ref, table: dict[tuple[Any, ...], _Ref] = _interned, lock: Any = _lock) -> None:
+    """The node is gone. Its place may have been taken by an equal one, made in between."""
+    with lock:
+        if table.get(ref.key) is ref:
+            del table[ref.key]
+
+
+class _Fields:
+    """The memory of a node, while it is filled."""
 
     __slots__ = ("__weakref__", "_axis", "_device", "_dtype", "_min_max", "_shape", "_spelt", "arg", "op", "src", "tag")
 
@@ -47,29 +63,39 @@ class UOp:
     _axis: Any
     _spelt: Any
 
+
+class UOp(_Fields):
+    """One node of the graph."""
+
+    __slots__ = ()
+
     def __new__(cls, op: Op, src: Iterable[UOp] = (), arg: Arg = None, tag: object = None) -> UOp:
-        src = src if type(src) is tuple else tuple(src)
+        if type(src) is not tuple:
+            src = tuple(src)
         key = (op, src, arg, tag)
-        found = _interned.get(key)
-        if found is not None:
-            return found
+        ref = _interned.get(key)
+        if ref is not None:
+            known = ref()
+            if known is not None:
+                return known
+        node: Any = _new(_Fields)
+        node.op = op
+        node.src = src
+        node.arg = arg
+        node.tag = tag
+        node._dtype = node._shape = node._device = node._min_max = node._axis = node._spelt = UNSET
+        node.__class__ = UOp  # from here on it is immutable
+        made = _Ref(node, _forget)
+        made.key = key
         with _lock:
-            found = _interned.get(key)
-            if found is not None:
-                return found
-            node = object.__new__(cls)
-            put = object.__setattr__
-            put(node, "op", op)
-            put(node, "src", src)
-            put(node, "arg", arg)
-            put(node, "tag", tag)
-            for slot in _SLOTS:
-                put(node, slot, UNSET)
-            put(node, "_spelt", UNSET)
-            _interned[key] = node
+            ref = _interned.get(key)
+            known = None if ref is None else ref()
+            if known is not None:  # another thread was faster
+                return known
+            _interned[key] = made
         if created is not None:
             created(node)
-        return node
+        return node  # type: ignore[no-any-return]
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a UOp is immutable: cannot set {name}")

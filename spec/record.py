@@ -2,7 +2,7 @@
 
 `dataclass` here is `dataclasses.dataclass(frozen=True, slots=True)` for classes that an import makes by the dozen: the same fields,
 equality, hash, text, pickling and `replace`. The standard one compiles six functions per class, this one compiles `__init__`
-alone and shares the rest.
+alone and shares the rest. A hash is computed once per object: most of them are part of a node's identity.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ else:
 
         def make(cls):
             cls.__doc__ = cls.__doc__ or cls.__name__
-            made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(cls)
+            made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(_based(cls))
             fields = dataclasses.fields(made)
             names = tuple(f.name for f in fields)
             methods = {"__init__": _init(fields), "__reduce__": _reduce(names), "__repr__": _repr(names)}
@@ -38,12 +38,22 @@ else:
 
         return make
 
+    class _Hashed:
+        """The place of a hash, None until it is asked for."""
+
+        __slots__ = ("_hash",)
+
+    def _based(cls):
+        """The class with a place for the hash, which is no field."""
+        space = {name: v for name, v in cls.__dict__.items() if name not in ("__dict__", "__weakref__")}
+        return type(cls)(cls.__name__, tuple(_Hashed if b is object else b for b in cls.__bases__), space)
+
     def _init(fields):
         if any(f.default_factory is not dataclasses.MISSING for f in fields):
             raise TypeError("a record's defaults are values")
         defaults = {f"_{f.name}": f.default for f in fields if f.default is not dataclasses.MISSING}
         given = ", ".join(f"{f.name}=_{f.name}" if f"_{f.name}" in defaults else f.name for f in fields)
-        body = "".join(f"\n    _set(self, {f.name!r}, {f.name})" for f in fields) or "\n    pass"
+        body = "".join(f"\n    _set(self, {f.name!r}, {f.name})" for f in fields) + "\n    _set(self, '_hash', None)"
         space = {**defaults, "_set": object.__setattr__}
         exec(f"def __init__(self, {given}):{body}", space)
         return space["__init__"]
@@ -55,7 +65,11 @@ else:
             return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
 
         def __hash__(self):
-            return hash(key(self))
+            found = self._hash
+            if found is None:
+                found = hash(key(self))
+                object.__setattr__(self, "_hash", found)
+            return found
 
         return {"__eq__": __eq__, "__hash__": __hash__}
 

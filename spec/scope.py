@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Protocol
 
 from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace
 from uops.spec.argtypes import arg_fault
 from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
@@ -204,10 +205,18 @@ class Context:
 
     @cached_property
     def buffer_ids(self) -> dict[UOp, UOp]:
-        """Buffer -> an earlier Buffer with the same `unique` (R62)."""
-        first: dict[object, UOp] = {}
-        buffers = (u for u in self.order if u.op is Op.BUFFER and well_argued(u))
-        return {u: o for u in buffers for o in [first.setdefault(u.arg.unique, u)] if o is not u}
+        """Buffer -> an earlier Buffer with the same `unique`, of its scope or, where both are GLOBAL, of another (R62, R130)."""
+        clashes: dict[UOp, UOp] = {}
+        everywhere: dict[object, UOp] = {}
+        for scope in self.scopes.values():
+            here: dict[object, UOp] = {}
+            for u in scope.nodes:
+                if u.op is Op.BUFFER and well_argued(u):
+                    for first in (here, everywhere) if u.arg.addrspace is AddrSpace.GLOBAL else (here,):
+                        other = first.setdefault(u.arg.unique, u)
+                        if other is not u:
+                            clashes[u] = other
+        return clashes
 
     @cached_property
     def variables(self) -> dict[UOp, UOp]:

@@ -38,6 +38,22 @@ class Tier(Enum):
     FULL = "full"
 
 
+@dataclass(frozen=True, slots=True)
+class Schedules:
+    """Who chooses the schedules of compiled kernels: `heuristics`, `none` (initial loops), `forced` (drawn by `seed`) or `search`
+    (timed, keeping the `beam` best)."""
+
+    kind: str = "heuristics"
+    seed: int = 0
+    beam: int = 2
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What tells the compiler of a worker process."""
+        found = {"none": {"UOPS_OPTIMIZE": "0"}, "forced": {"UOPS_FORCED": str(self.seed)}, "search": {"UOPS_BEAM": str(self.beam)}}
+        return found.get(self.kind, {})
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Cell:
     """`row` is a row id such as `Elementwise/Add`, `dtype` a dtype's name, `edge` the edge class."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy as np
 from uops.backends import registry, worker
 from uops.backends.conformance.cases import cases
 from uops.backends.conformance.judge import Expectation, Verdict, judge
-from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Segment, Status, Tier
+from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Schedules, Segment, Status, Tier
 from uops.backends.contract import Backend, Capabilities
 from uops.spec import dtypes as dt
 from uops.spec.node import toposort
@@ -25,13 +26,15 @@ from uops.spec.ops import ALU, Op
 from uops.spec.text import show
 
 LIMITS = worker.Limits(timeout=60.0)
+CHOSEN = Schedules()
 Progress = Callable[[int, int], None]
 _RANK = {Status.PASS: 0, Status.XFAIL: 1, Status.UNSUPPORTED: 2, Status.NOT_RUN: 3, Status.FAIL: 4}
 
 
 @dataclass(slots=True)
 class Run:
-    """The outcome of one run; `cells[level]` has every required cell of the tier."""
+    """The outcome of one run; `cells[level]` has every required cell of the tier, `applied` how often each move of a forced
+    schedule was made."""
 
     backend: str
     version: str
@@ -42,6 +45,8 @@ class Run:
     cases: int = 0
     seconds: float = 0.0
     complete: bool = True
+    schedules: Schedules = field(default_factory=Schedules)
+    applied: Counter[str] = field(default_factory=Counter)
 
     def failing(self, level: Level) -> list[CellResult]:
         return [c for c in self.cells[level].values() if c.status is Status.FAIL]
@@ -49,19 +54,20 @@ class Run:
 
 def conform(
     backend: str, instance: Backend, *, tier: Tier = Tier.SMOKE, rows: str = "*", jobs: int = 2, progress: Progress | None = None,
-    limits: worker.Limits = LIMITS,
+    limits: worker.Limits = LIMITS, schedules: Schedules = CHOSEN,
 ) -> Run:  # fmt: skip
     """Run the suite. Ctrl-C ends it early: what was decided is kept, the rest is `not run`, and `complete` is False."""
     start = time.monotonic()
     run = Run(backend, registry.version(backend, instance), tier, rows, {level: {} for level in Level})
     capable = registry.declared(backend, instance)
     everything = list(cases(tier, rows))
-    run.cases = len(everything)
+    run.cases, run.schedules = len(everything), schedules
     wanted = [c for c in everything if capable.missing(c.row, c.dtype) is None]
     _declare(run, everything, capable)
     try:
-        for k, found in enumerate(_outcomes(backend, wanted, jobs, limits), 1):
+        for k, found in enumerate(_outcomes(backend, wanted, jobs, limits, schedules.environment), 1):
             for case, outcome in found:
+                run.applied.update(outcome.applied)
                 _decide(run, case, outcome, capable)
             if progress:
                 progress(k, len(wanted))
@@ -76,11 +82,14 @@ _ENDED = ("error", "crash", "trap")
 Outcomes = list[tuple[Case, worker.Outcome]]
 
 
-def _outcomes(backend: str, wanted: list[Case], jobs: int, limits: worker.Limits) -> Iterator[Outcomes]:
+def _outcomes(
+    backend: str, wanted: list[Case], jobs: int, limits: worker.Limits, environment: Mapping[str, str]
+) -> Iterator[Outcomes]:  # fmt: skip
     """What to judge for each case: itself, or its classes alone."""
     sent = (_sent(c) for c in wanted)
-    with worker.Worker(backend, limits=limits) as again:
-        for case, outcome in zip(wanted, worker.run_all(backend, sent, jobs=jobs, batch=8, limits=limits), strict=True):
+    with worker.Worker(backend, limits=limits, environment=environment) as again:
+        found = worker.run_all(backend, sent, jobs=jobs, batch=8, limits=limits, environment=environment)
+        for case, outcome in zip(wanted, found, strict=True):
             yield _divided(case, outcome, again) if outcome.status in _ENDED else [(case, outcome)]
 
 

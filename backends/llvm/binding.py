@@ -6,10 +6,12 @@ which code that has vectors already gets a part.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import itertools
 import re
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -108,20 +110,20 @@ def _optimize(module: Any, machine: Any, tier: Tier, has_vectors: bool) -> None:
     passes.run(module, builder)
 
 
-def compile_object(source: str, target: Host, tier: Tier) -> bytes:
-    """Object code for `source`. Raises CompileError if it would need a function that this project does not allow."""
+def compile_object(source: str, target: Host, tier: Tier, allowed: Collection[str] = ()) -> bytes:
+    """Object code for `source`, which may refer to `allowed`. Raises CompileError if it would need any other function that this
+    project does not allow."""
     with _lock:
         image = bytes(_machine(target, tier).emit_object(_module(source, target, tier)))
-    check_symbols(image, target)
+    check_symbols(image, target, allowed)
     return image
 
 
-def check_symbols(image: bytes, target: Host) -> None:
-    """Raise CompileError where an object is not freestanding."""
+def check_symbols(image: bytes, target: Host, allowed: Collection[str] = ()) -> None:
+    """Raise CompileError where an object refers to something else than `allowed`; a kernel's is freestanding."""
     if image[:4] == b"\x7fELF":
-        foreign = [
-            name for name in undefined_symbols(image) if name not in target.allowed_symbols and name != "_GLOBAL_OFFSET_TABLE_"
-        ]
+        known = {*allowed, *target.allowed_symbols, "_GLOBAL_OFFSET_TABLE_"}
+        foreign = [name for name in undefined_symbols(image) if name not in known]
         if foreign:
             raise CompileError(f"the compiled kernel calls {', '.join(foreign)}, which a freestanding object may not")
 
@@ -140,10 +142,14 @@ def assembly(source: str, target: Host, tier: Tier) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Linked code: valid as long as this object lives."""
+    """Linked code: valid as long as this object lives. `addresses`: of the symbols asked for, in order."""
 
-    address: int
+    addresses: tuple[int, ...]
     tracker: Any
+
+    @property
+    def address(self) -> int:
+        return self.addresses[0]
 
 
 _names = itertools.count()
@@ -155,12 +161,20 @@ def _jit() -> Any:
     return llvm.create_lljit_compiler(_machine(host(), Tier.FAST))
 
 
-def load_object(image: bytes, symbol: str) -> Loaded:
-    """Link an object into this process. Raises Crash if LLVM cannot."""
+def load_object(image: bytes, *symbols: str) -> Loaded:
+    """Link an object into this process, for these symbols of it. Raises Crash if LLVM cannot."""
     with _lock:
-        library = llvm.JITLibraryBuilder().add_object_img(image).export_symbol(symbol).add_current_process()
+        library = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
+        for symbol in symbols:
+            library.export_symbol(symbol)
         try:
             tracker = library.link(_jit(), f"uops{next(_names)}")
         except RuntimeError as e:
             raise Crash(f"LLVM cannot link an object: {e}") from e
-        return Loaded(int(tracker[symbol]), tracker)
+        return Loaded(tuple(int(tracker[symbol]) for symbol in symbols), tracker)
+
+
+def keep(loaded: Loaded) -> None:
+    """Let linked code live as long as the process: threads may run it while Python goes."""
+    for owner in (loaded.tracker, _jit()):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))

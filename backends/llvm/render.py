@@ -1,6 +1,7 @@
 """A LINEAR kernel as LLVM IR text.
 
-Takes: LINEAR over SELECTED ops. Gives: a module with one function, `void kernel(ptr buffers, ptr scalars)`.
+Takes: LINEAR over SELECTED ops. Gives: a module with one function, `void kernel(ptr buffers, ptr scalars)`. A kernel with a loop for
+threads is all of `void part(ptr buffers, ptr scalars, i64 begin, i64 end)`, which does these iterations of that loop.
 
 `buffers` points at one address per kernel argument and `scalars` at one int64 per kernel argument; argument k is read from the
 table of its kind (a named Param is a scalar), so both are indexed by slot. Everything a target machine decides (triple, data
@@ -18,6 +19,7 @@ from uops.backends.llvm.builder import Builder
 from uops.backends.llvm.layout import addresses, is_exact, registers, span
 from uops.backends.llvm.shuffles import is_lane, join, lane, pick, vector_literal
 from uops.backends.llvm.types import bits, each, lanes_of, like, literal, storage_type, type_of, value_type, wide
+from uops.compiler.loops import shared
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace
 from uops.spec.dtypes import DType
@@ -26,6 +28,8 @@ from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 ENTRY = "kernel"
+#: The function that does some iterations of a THREAD loop.
+PART = "part"
 #: LOCAL and REG buffers live on the stack; more than this does not belong there.
 STACK_LIMIT = 1 << 20
 #: Of private and local arrays: a vector access that starts at their beginning crosses no cache line.
@@ -79,6 +83,7 @@ class _Kernel:
         self.places = addresses(instructions, references(instructions))
         self.wides: dict[UOp, str] = {}
         self.changes = _changes(instructions, self.registers)
+        self.shared = shared(instructions)
 
     def text(self) -> str:
         self._prologue()
@@ -89,9 +94,11 @@ class _Kernel:
         if self.open:
             raise Crash(f"{self.open[-1].node!r} is never closed")
         self.b.do("ret void")
-        head = f"define void @{ENTRY}(ptr %buffers, ptr %scalars) #0 {{"
-        parts = [head, "entry:", *self.b.lines, "}", "", *self.b.declarations, _ATTRIBUTES]
-        return "\n".join(parts) + "\n"
+        tables = "ptr %buffers, ptr %scalars"
+        name, head = (ENTRY, tables) if self.shared is None else (PART, f"{tables}, i64 %begin, i64 %end")
+        whole = [] if self.shared is None else _whole(tables, int(self.shared.src[0].arg.value))
+        body = [f"define void @{name}({head}) #0 {{", "entry:", *self.b.lines, "}", ""]
+        return "\n".join([*body, *whole, *self.b.declarations, _ATTRIBUTES]) + "\n"
 
     # Entry block: everything whose place must dominate the whole kernel.
 
@@ -373,13 +380,14 @@ class _Kernel:
     def range(self, u: UOp) -> None:
         """Open a loop that tests first, signed, so that a bound <= 0 runs zero times (R57)."""
         n, t = self.number, value_type(u.dtype)
-        bound, before = self.operand(u.src[0]), self.b.block
+        first, bound = ("0", self.operand(u.src[0])) if u is not self.shared else (self._bound("%begin", t), self._bound("%end", t))
+        before = self.b.block
         if value_type(u.src[0].dtype) != t:
             raise Crash(f"{u!r} has a bound of dtype {u.src[0].dtype}")
         self.b.jump(f"loop{n}")
         self.b.label(f"loop{n}")
         self.operands[u] = f"%i{n}"
-        self.b.do(f"%i{n} = phi {t} [ 0, %{before} ], [ %i{n}.next, %next{n} ]")
+        self.b.do(f"%i{n} = phi {t} [ {first}, %{before} ], [ %i{n}.next, %next{n} ]")
         holes = {}
         for k, r in enumerate(self.changes.get(u, ())):
             name, kind = f"%a{n}.{k}", wide(value_type(r.dtype), r.arg.size)
@@ -390,6 +398,10 @@ class _Kernel:
         self.b.branch(f"%i{n}.in", f"body{n}", f"done{n}")
         self.open.append(_Open(u, n, {r: self.current[r] for r in holes}, f"loop{n}", holes))
         self.b.label(f"body{n}")
+
+    def _bound(self, x: str, t: str) -> str:
+        """Where the iterations of a part begin or end, which the loop's type holds."""
+        return x if t == "i64" else self.b.emit(f"trunc i64 {x} to {t}")
 
     def end(self, u: UOp) -> None:
         """Close the ranges of an End, innermost first. After the loop a register holds what it held when the test failed."""
@@ -424,6 +436,12 @@ class _Kernel:
         for r, old in opened.before.items():
             kind = wide(value_type(r.dtype), r.arg.size)
             self.current[r] = self.b.emit(f"phi {kind} [ {self.current[r]}, %{last} ], [ {old}, %{opened.block} ]")
+
+
+def _whole(tables: str, extent: int) -> list[str]:
+    """The kernel, of a part."""
+    call = f"  call void @{PART}({tables}, i64 0, i64 {extent})"
+    return [f"define void @{ENTRY}({tables}) #0 {{", call, "  ret void", "}", ""]
 
 
 def references(instructions: Iterable[UOp]) -> set[UOp]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from uops import __version__
 from uops.backends import cache
@@ -12,9 +14,12 @@ from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.elf import defined_symbols
 from uops.backends.llvm.host import describe
-from uops.backends.llvm.render import ENTRY, OPS, render
+from uops.backends.llvm.render import ENTRY, OPS, PART, render
 from uops.backends.llvm.types import NATIVE
+from uops.compiler.frame import Frame
+from uops.compiler.target import Entered
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
@@ -55,5 +60,12 @@ class LlvmTarget:
 
     def load(self, binary: bytes) -> HostKernel:
         """A function of this process."""
-        loaded = binding.load_object(binary, ENTRY)
-        return HostKernel(loaded.address, loaded)
+        shared = binary[:4] == b"\x7fELF" and PART in defined_symbols(binary)
+        loaded = binding.load_object(binary, ENTRY, *((PART,) if shared else ()))
+        return HostKernel(loaded.address, loaded, loaded.addresses[-1] if shared else 0)
+
+    def enter(self, frame: Frame, fallback: Callable[..., Any]) -> Entered | None:
+        """A builtin for the whole program."""
+        from uops.backends.llvm.table import enter  # NumPy, which naming a target does not need
+
+        return enter(frame, fallback, self.store)

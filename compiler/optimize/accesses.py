@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from uops.compiler.linear import linear, number
 from uops.compiler.optimize.schedule import Replacement, Schedule, replace_ranges
@@ -56,7 +56,7 @@ def merged(s: Schedule) -> Schedule:
                 new, effect = found
                 loops[k : k + 2] = [new]
             k -= 1
-    return Schedule(s.name, effect, tuple(outputs), s.done)
+    return replace(s, effect=effect, outputs=tuple(outputs))
 
 
 def _joined(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:

@@ -5,7 +5,8 @@ LOCAL Buffers that it inserts. On a machine without vectors it changes nothing. 
 
 1. Loops that walk through memory as one are joined, so that a vector never ends at an inner extent.
 2. One output loop becomes the lanes of vectors (UPCAST) if the kernel stores contiguous elements along it and most loads are
-   contiguous or the same there; else the reduce loops do (UNROLL), where their loads are contiguous.
+   contiguous or the same there; else the reduce loops do (UNROLL), where their loads are contiguous. Loads that are contiguous
+   along another output loop get lanes of both: a square that is transposed in registers.
 3. A product that is summed - a load that another output loop does not change - is computed as a tile of registers: that loop is
    UPCAST too, as far as accumulators, one row of operands and one broadcast fit the registers.
 4. Extents that no factor divides are padded (Padto), if what is added is little.
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 from uops.compiler.optimize.accesses import Access, accesses, merged
 from uops.compiler.optimize.schedule import Schedule, apply, around_fills
 from uops.compiler.optimize.stage import repeated, staged
+from uops.compiler.optimize.sweep import swept
 from uops.compiler.passes.cost import work
 from uops.compiler.target import Machine
 from uops.spec import dtypes as dt
@@ -41,6 +43,11 @@ COLUMN_VECTORS = 16
 #: Work, in units of `passes.cost`, from which a value that two loops share is kept; and how many of them at most.
 KEPT_WORK = 14
 _MOST_KEPT = 3
+#: Rows from which columns are swept, and how many rows are added to a tile of columns together.
+SWEPT_ROWS = 16
+ROWS_TOGETHER = 8
+#: Iterations of a loop from which its lanes are worth a square of shuffles.
+CROSSED = 4
 #: Tiles of rows from which their shared panel is copied into LOCAL memory.
 PACKED_ROWS = 4
 #: Rows of a product that pay for a panel whose operands are gathered.
@@ -91,7 +98,8 @@ class Facts:
         self.loads = [a for a in self.accesses if a.node.op is Op.LOAD]
         self.store = next(a for a in self.accesses if a.node is s.effect)
         self.reduces = [u for u in self.order if u.op is Op.REDUCE]
-        self.held = around_fills(s.effect)  # no vectors of these: their iterations share LOCAL memory
+        # No vectors of these: their iterations share LOCAL memory, or may meet in one element.
+        self.held = around_fills(s.effect) | {r for r in s.outputs if r.arg.axis_id in s.fixed}
         self.itemsize = max((u.dtype.itemsize for u in self.order if u.dtype in dt.STORABLE and u.op is not Op.CONST), default=4)
 
     def gather_cost(self, r: UOp, loads: Iterable[Access]) -> int:
@@ -144,13 +152,74 @@ def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Mach
     rows = _row_loop(s, f, lane)
     if rows is None:
         summed = any(lane in f.needs[u.src[0]] for u in f.reduces)
+        across = None if summed else _crossing_loop(s, f, lane)
+        if across is not None:
+            return _square(s, lane, across, lanes)
         vectors = min(COLUMN_VECTORS, machine.registers // 2) if summed else ELEMENTWISE_VECTORS
+        if summed and extent(lane) > lanes * vectors and _rows_under(s, f, lane) >= SWEPT_ROWS:
+            return _swept(s, f, lane, lanes, machine, uniques)
         return _split_lanes(s, lane, lanes, vectors, AxisType.UPCAST)
     tile = _best_tile(extent(rows), extent(lane), lanes, machine.registers)
     s = _split_lanes(s, lane, lanes, tile.vectors, AxisType.UPCAST)
     if tile.rows > 1:
         s = _split_by(s, rows, tile.rows, AxisType.UPCAST)
     return _packed(s, rows, lane, machine, uniques)
+
+
+def _swept(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """Columns in tiles whose results fit half of the first cache, swept row by row; some rows at a time."""
+    n = lanes * ELEMENTWISE_VECTORS
+    most = (machine.caches or _CACHES)[0] // 2 // f.itemsize // n * n
+    tiles = -(-extent(lane) // most)
+    tile = -(-extent(lane) // (tiles * n)) * n
+    if extent(lane) % tile:
+        s, lane = _then(s, lane, Padto(_number(s, lane), tile))
+    s = apply(s, Split(_number(s, lane), n, AxisType.UPCAST))
+    vectors = _newest(s)
+    if tiles > 1:
+        s = apply(s, Split(_number(s, lane), tile // n, AxisType.LOOP))
+    columns = (_newest(s) if tiles > 1 else s.ranges[_number(s, lane)], vectors)
+    for _ in f.reduces:
+        u = _column_sum(s, columns)
+        if u is None:
+            break
+        together = _divisor(extent(closed_by(u)[-1]), ROWS_TOGETHER)
+        if together > 1:
+            s = apply(s, Split(_number(s, closed_by(u)[-1]), together, AxisType.UNROLL))
+        s = swept(s, _column_sum(s, columns) or u, columns, next(uniques))
+    return s
+
+
+def _rows_under(s: Schedule, f: Facts, lane: UOp) -> int:
+    """Iterations of the shortest Reduce over values that change with the lanes."""
+    return min(math.prod(map(extent, closed_by(u))) for u in f.reduces if lane in f.needs[u.src[0]])
+
+
+def _column_sum(s: Schedule, columns: tuple[UOp, ...]) -> UOp | None:
+    """The first Reduce in loops over values that change with the columns."""
+    order = toposort(s.effect)
+    needs = open_ranges(order)
+    summed = (u for u in order if u.op is Op.REDUCE and not needs[u.src[0]].isdisjoint(columns))
+    return next((u for u in summed if any(r.arg.type is AxisType.REDUCE for r in closed_by(u))), None)
+
+
+def _newest(s: Schedule) -> UOp:
+    return max(s.ranges, key=lambda r: int(r.arg.axis_id))
+
+
+def _crossing_loop(s: Schedule, f: Facts, lane: UOp) -> UOp | None:
+    """The output loop along which most loads are contiguous that are not so along the lanes."""
+    scattered = [a for a in f.loads if a.stride(lane) not in _COST]
+    counts = {r: sum(a.stride(r) == 1 for a in scattered) for r in s.outputs if r not in f.held and extent(r) >= CROSSED}
+    found = max(counts, key=lambda r: counts[r], default=None)
+    return found if found is not None and counts[found] else None
+
+
+def _square(s: Schedule, lane: UOp, across: UOp, lanes: int) -> Schedule:
+    """As many lanes of two loops: what one loads along memory, the other stores along memory."""
+    side = min(lanes, *(1 << extent(r).bit_length() - 1 for r in (lane, across)))
+    s = _split_by(s, lane, side, AxisType.UPCAST)
+    return _split_by(s, across, side, AxisType.UPCAST)
 
 
 def _packed(s: Schedule, rows: UOp, lane: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:

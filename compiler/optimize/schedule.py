@@ -6,26 +6,33 @@ Takes the Sink of a KERNEL body. `apply` does one OptOp and gives a new Schedule
 An OptOp is a substitution of ranges. Split of r by k: r becomes r' * k + s, with s of extent k, or s * (n / k) + r' with top;
 what closed r closes r' and s. Padto: r gets the longer extent, and whatever touches memory at an iteration that was added is gated
 off; a Reduce over r takes its identity there (R92). Swap: two loops change their numbers, hence their places.
+
+Beside what the axes alone say, an OptOp is rejected where a kernel's memory forbids it: iterations that share LOCAL memory or meet
+in one element keep their order (R55), and a workgroup has no more lanes than the machine (R140).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from uops.compiler.linear import number
 from uops.compiler.log import decided, note
+from uops.compiler.optimize.parallel import free_loops
 from uops.compiler.passes.accumulate import identity
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
+from uops.compiler.target import PLAIN, Machine
 from uops.spec import build as B
 from uops.spec.args import RangeArg, SinkArg
 from uops.spec.axes import AxisType
 from uops.spec.errors import UopsError
-from uops.spec.node import UOp, toposort
+from uops.spec.node import Dim, UOp, toposort
 from uops.spec.ops import Op
-from uops.spec.optops import Axis, Nolocals, OptOp, Padto, Split, Swap, legal, ordered
+from uops.spec.optops import WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap, legal, ordered
 from uops.spec.scope import closed_by, open_ranges
+from uops.spec.sizes import divides
 
 _CLOSERS = frozenset({Op.REDUCE, Op.END})
 
@@ -38,13 +45,15 @@ class Rejected(UopsError):
 class Schedule:
     """`effect` is the Store (or Group) of the kernel without the Ends of its output loops, which are `outputs`.
 
-    Loops inside of `effect` are closed there: those of Reduces, and those that fill LOCAL memory.
+    Loops inside of `effect` are closed there: those of Reduces, and those that fill LOCAL memory. `fixed` are the ids of output
+    loops that keep their order: their iterations may meet in one element.
     """
 
     name: str
     effect: UOp
     outputs: tuple[UOp, ...]
     done: tuple[OptOp, ...] = ()
+    fixed: frozenset[int] = frozenset()
 
     @property
     def ranges(self) -> tuple[UOp, ...]:
@@ -74,27 +83,59 @@ def begin(sink: UOp) -> Schedule | None:
         effect = effect.src[0]
     if effect.op is not Op.STORE:
         return None
-    return Schedule(sink.arg.name if sink.arg else "kernel", effect, tuple(outputs))
+    free = free_loops(effect)
+    fixed = frozenset(int(r.arg.axis_id) for r in outputs if r not in free)
+    return Schedule(sink.arg.name if sink.arg else "kernel", effect, tuple(outputs), (), fixed)
 
 
 def sink(s: Schedule) -> UOp:
-    """The SCHEDULED body: output loops nest by priority, then by id (R95, R109); a loop of one iteration is gone; addresses are in
-    normal form."""
+    """The SCHEDULED body: output loops nest by priority, then by id (R95, R109), those of threads outside of all others (R133); a
+    loop of one iteration is gone; addresses are in normal form."""
     single = {r: (number(0), ()) for r in s.ranges if axis_of(r).extent == 1}
     body = effect = Rewriter(INDEXING)(replace_ranges(s.effect, single))
-    for r in sorted((r for r in s.outputs if r not in single), key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
+    for r in sorted((r for r in s.outputs if r not in single), key=lambda r: _depth(s, r), reverse=True):
         body = UOp(Op.END, (body, r))
     done = UOp(Op.SINK, (body,), SinkArg(s.name))
     note("loops", effect, done)
     return done
 
 
-def reason_against(s: Schedule, opt: OptOp) -> str | None:
-    """None if the OptOp may be applied."""
-    reason = legal(opt, s.axes, done=s.done, product=False)
-    if reason is None and isinstance(opt, Split) and opt.target not in _OWN_MEMORY and s.ranges[opt.axis] in around_fills(s.effect):
+def _depth(s: Schedule, r: UOp) -> tuple[bool, int, int]:
+    """What orders loops, outermost first. Where iterations of a loop that keeps its order may meet, threads stay inside of it."""
+    return bool(s.fixed) or r.arg.type is not AxisType.THREAD, r.arg.type.priority, int(r.arg.axis_id)
+
+
+def reason_against(s: Schedule, opt: OptOp, machine: Machine = PLAIN) -> str | None:
+    """None if the OptOp may be applied for this machine."""
+    axes = s.axes
+    reason = legal(opt, axes, done=s.done, product=False)
+    return _memory_forbids(s, opt) or _too_many_lanes(axes, opt, machine) if reason is None and isinstance(opt, Split) else reason
+
+
+def _memory_forbids(s: Schedule, opt: Split) -> str | None:
+    r = s.ranges[opt.axis]
+    if opt.target not in _OWN_MEMORY and r in around_fills(s.effect):
         return f"LOCAL memory is filled once per iteration of axis {opt.axis}, and {opt.target.name} iterations share it (R55)"
-    return reason
+    if r.arg.axis_id in s.fixed and opt.target is not AxisType.LOOP:
+        return f"iterations of axis {opt.axis} may meet in one element, and {opt.target.name} has no order (R55, R57)"
+    return None
+
+
+def _too_many_lanes(axes: Sequence[Axis], opt: Split, machine: Machine) -> str | None:
+    lanes = lanes_of(axes) * opt.factor
+    if opt.target not in WORKGROUP or not 0 < machine.workgroup < lanes:
+        return None
+    return f"a workgroup of {lanes} lanes, the machine has at most {machine.workgroup} (R140)"
+
+
+def lanes_of(axes: Sequence[Axis]) -> int:
+    """Lanes of one workgroup; a symbolic extent counts with its greatest value."""
+    return math.prod(greatest(a.extent) for a in axes if a.type in WORKGROUP)
+
+
+def greatest(extent: Dim) -> int:
+    """The most iterations of a loop."""
+    return extent if isinstance(extent, int) else int((extent.min_max or (0, 1 << 62))[1])
 
 
 #: Types whose iterations run one after the other, or have LOCAL memory of their own (R57, R128).
@@ -111,18 +152,21 @@ def around_fills(effect: UOp) -> frozenset[UOp]:
     return frozenset().union(*(needs[u] for u in fills))
 
 
-def apply(s: Schedule, opt: OptOp) -> Schedule:
+def apply(s: Schedule, opt: OptOp, machine: Machine = PLAIN) -> Schedule:
     """The schedule after one OptOp; raises Rejected."""
-    reason = reason_against(s, opt)
+    reason = reason_against(s, opt, machine)
     if reason is not None:
         raise Rejected(f"{opt}: {reason}")
     changed = _APPLY[type(opt)](s, opt)
     decided(str(opt), s.effect, changed.effect)
-    return Schedule(changed.name, changed.effect, changed.outputs, (*s.done, opt))
+    return replace(changed, done=(*s.done, opt))
 
 
 def typed(s: Schedule, types: Mapping[UOp, AxisType]) -> Schedule:
-    """The schedule with other types for some output loops: GLOBAL for LOOP, before the first OptOp (R94)."""
+    """The schedule with other types for some output loops: GLOBAL for LOOP, before the first OptOp (R94); raises Rejected."""
+    late = "other types come before the first OptOp (R94)" if s.done else None
+    if late or any(r.arg.axis_id in s.fixed for r in types):
+        raise Rejected(late or "iterations may meet in one element, and GLOBAL has no order (R55, R57)")
     new = {r: r.replace(arg=_arg(r, type=t)) for r, t in types.items()}
     return _replaced(s, {r: (n, (n,)) for r, n in new.items()})
 
@@ -132,32 +176,44 @@ def typed(s: Schedule, types: Mapping[UOp, AxisType]) -> Schedule:
 
 def _split(s: Schedule, opt: Split) -> Schedule:
     r = s.ranges[opt.axis]
-    n, k = int(r.src[0].arg.value), opt.factor
-    outer = UOp(Op.RANGE, (number(n // k),), r.arg)
-    new = UOp(Op.RANGE, (number(k),), RangeArg(_next_id(s), opt.target))
-    whole = _sum(new, n // k, outer) if opt.top else _sum(outer, k, new)
-    return _replaced(s, {r: (whole, (outer, new))})
+    left = divided(r.src[0], opt.factor)
+    outer = UOp(Op.RANGE, (left,), r.arg)
+    new = UOp(Op.RANGE, (number(opt.factor),), RangeArg(_next_id(s), opt.target))
+    whole = _sum(new, left, outer) if opt.top else _sum(outer, number(opt.factor), new)
+    done = _replaced(s, {r: (whole, (outer, new))})
+    return replace(done, fixed=s.fixed | {int(new.arg.axis_id)}) if r.arg.axis_id in s.fixed else done
 
 
-def _sum(major: UOp, stride: int, minor: UOp) -> UOp:
-    return UOp(Op.ADD, (UOp(Op.MUL, (major, number(stride))), minor))
+def divided(bound: UOp, k: int) -> UOp:
+    """bound / k for a bound that k divides."""
+    if bound.op is Op.CONST:
+        return number(int(bound.arg.value) // k)
+    return Rewriter(INDEXING)(UOp(Op.IDIV, (bound, number(k))))
+
+
+def _sum(major: UOp, stride: UOp, minor: UOp) -> UOp:
+    return UOp(Op.ADD, (UOp(Op.MUL, (major, stride)), minor))
 
 
 def _padto(s: Schedule, opt: Padto) -> Schedule:
     r = s.ranges[opt.axis]
-    n = int(r.src[0].arg.value)
-    m = -(-n // opt.multiple) * opt.multiple
-    if m == n:
+    bound = r.src[0]
+    up = divided(UOp(Op.ADD, (bound, number(opt.multiple - 1))), opt.multiple) if bound.op is not Op.CONST else None
+    m = number(-(-int(bound.arg.value) // opt.multiple) * opt.multiple) if up is None else UOp(Op.MUL, (up, number(opt.multiple)))
+    if m is bound or divides(opt.multiple, axis_of(r).extent):
         return s
-    longer = UOp(Op.RANGE, (number(m),), r.arg)
+    longer = UOp(Op.RANGE, (m,), r.arg)
     done = _replaced(s, {r: (longer, (longer,))})
-    return _masked(done, longer, UOp(Op.CMPLT, (longer, number(n))))
+    return _masked(done, longer, UOp(Op.CMPLT, (longer, bound)))
 
 
 def _swap(s: Schedule, opt: Swap) -> Schedule:
     a, b = s.ranges[opt.axis], s.ranges[opt.other]
     new = {a: a.replace(arg=_arg(a, axis_id=b.arg.axis_id)), b: b.replace(arg=_arg(b, axis_id=a.arg.axis_id))}
-    return _replaced(s, {r: (n, (n,)) for r, n in new.items()})
+    done = _replaced(s, {r: (n, (n,)) for r, n in new.items()})
+    i, j = int(a.arg.axis_id), int(b.arg.axis_id)
+    one = s.fixed & {i, j}
+    return replace(done, fixed=s.fixed ^ {i, j}) if len(one) == 1 else done
 
 
 _APPLY: dict[type, Callable[..., Schedule]] = {Split: _split, Padto: _padto, Swap: _swap, Nolocals: lambda s, opt: s}
@@ -177,7 +233,7 @@ Replacement = Mapping[UOp, tuple[UOp, tuple[UOp, ...]]]
 
 def _replaced(s: Schedule, new: Replacement) -> Schedule:
     outputs = tuple(n for r in s.outputs for n in (new[r][1] if r in new else (r,)))
-    return Schedule(s.name, replace_ranges(s.effect, new), outputs, s.done)
+    return replace(s, effect=replace_ranges(s.effect, new), outputs=outputs)
 
 
 def replace_ranges(root: UOp, new: Replacement) -> UOp:
@@ -217,7 +273,7 @@ def _masked(s: Schedule, r: UOp, inside: UOp) -> Schedule:
             new = new.replace(src=(value, *new.src[1:]))
         done[u] = new
     note("gate", s.effect, done[s.effect], done)
-    return Schedule(s.name, done[s.effect], s.outputs, s.done)
+    return replace(s, effect=done[s.effect])
 
 
 def gated_load(load: UOp, inside: UOp) -> UOp:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
@@ -36,16 +37,16 @@ def staged(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]], unique: int
     value, over = uses[0]
     free = 1 + max((int(r.arg.axis_id) for r in _ranges(s)), default=0)
     filling = tuple(_filling(r, free + k) for k, r in enumerate(over))
-    sizes = [_extent(r) for r in over]
-    buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, _device(value), AddrSpace.LOCAL, unique))
-    fill = B.store(_at(buffer, filling, sizes), substitute(value, dict(zip(over, filling, strict=True))))
+    sizes = [extent_of(r) for r in over]
+    buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, device_of(value), AddrSpace.LOCAL, unique))
+    fill = B.store(position(buffer, filling, sizes), substitute(value, dict(zip(over, filling, strict=True))))
     for r in sorted(filling, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
         fill = UOp(Op.END, (fill, r))
     ready = B.after(buffer, fill)
-    reads = {u: UOp(Op.LOAD, (_at(ready, loops, sizes),), LoadArg()) for u, loops in uses}
+    reads = {u: UOp(Op.LOAD, (position(ready, loops, sizes),), LoadArg()) for u, loops in uses}
     effect = substitute(s.effect, reads)
     note("local memory", s.effect, effect, reads)
-    return Schedule(s.name, effect, s.outputs, s.done)
+    return replace(s, effect=effect)
 
 
 def _ranges(s: Schedule) -> Iterator[UOp]:
@@ -57,17 +58,20 @@ def _filling(r: UOp, axis_id: int) -> UOp:
     return UOp(Op.RANGE, r.src, RangeArg(axis_id, kind))
 
 
-def _extent(r: UOp) -> int:
+def extent_of(r: UOp) -> int:
+    """The constant extent of a loop."""
     extent = axis_of(r).extent
     assert isinstance(extent, int)
     return extent
 
 
-def _device(value: UOp) -> str:
+def device_of(value: UOp) -> str:
+    """Where a value's Buffer lies."""
     return value.device if isinstance(value.device, str) else "CPU"
 
 
-def _at(memory: UOp, index: Sequence[UOp], sizes: Sequence[int]) -> UOp:
+def position(memory: UOp, index: Sequence[UOp], sizes: Sequence[int]) -> UOp:
+    """The element of memory of these sizes, row-major."""
     flat: UOp = number(0)
     for i, n in zip(index, sizes, strict=True):
         flat = i if flat is number(0) else UOp(Op.ADD, (UOp(Op.MUL, (flat, number(n))), i))

@@ -57,12 +57,25 @@ def _loops(u: UOp, src: tuple[UOp, ...], outer: list[UOp], unique: int) -> UOp:
     return B.cast(_load(element(B.after(register, step))), u.dtype)
 
 
+def wide_of(d: DType) -> DType:
+    """The dtype of an accumulator for values of `d`."""
+    return dt.float32 if d in _SMALL else d
+
+
+def widened(value: UOp) -> UOp:
+    """What an accumulator takes in: of a product the exact one."""
+    wide = wide_of(value.dtype)
+    if value.op is Op.MUL and wide is not value.dtype:
+        return UOp(Op.MUL, tuple(B.cast(x, wide) for x in value.src))
+    return B.cast(value, wide)
+
+
 def opened(u: UOp, outer: Sequence[UOp], unique: int) -> tuple[UOp, UOp]:
     """The register of Reduce `u`, and the Store of the identity that starts it in every iteration of the loops `outer`."""
-    wide = dt.float32 if u.dtype in _SMALL else u.dtype
+    wide = wide_of(u.dtype)
     register = UOp(Op.BUFFER, (), BufferArg(1, wide, "CPU", AddrSpace.REG, unique))
     before = element(B.after(register, *outer) if outer else register)
-    return register, B.store(before, _identity(u.arg.op, u.dtype, wide))
+    return register, B.store(before, identity_in(u.arg.op, u.dtype, wide))
 
 
 def combined(u: UOp, running: UOp, value: UOp) -> UOp:
@@ -70,7 +83,7 @@ def combined(u: UOp, running: UOp, value: UOp) -> UOp:
     return UOp(u.arg.op, (_load(running), B.cast(value, running.dtype)))
 
 
-def _identity(op: Op, d: DType, wide: DType) -> UOp:
+def identity_in(op: Op, d: DType, wide: DType) -> UOp:
     """The identity of the value's own dtype, in the accumulator's: e4m3 has no -inf."""
     return identity(op, wide) if d.kind is not Kind.FLOAT else B.const(identity(op, d).const, wide)
 

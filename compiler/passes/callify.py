@@ -42,7 +42,8 @@ def callify(root: UOp) -> UOp:
     """The one Call that does what `root` says."""
     resolved = resolve(root)
     targets = iter(_fresh(root, resolved))
-    effects = [_store(next(targets), v) if v.dtype is not dt.void else v for v in _items(resolved)]
+    within = {s for v in _items(resolved) for u in toposort(v) for s in u.src}
+    effects = [_store(next(targets), _contents(v, within)) if v.dtype is not dt.void else v for v in _items(resolved)]
     body = B.sink(*effects)
     note("store", resolved, body, {v: (v, effect) for v, effect in zip(_items(resolved), effects)})
     params, arguments = _arguments(body)
@@ -142,6 +143,12 @@ def _fresh(root: UOp, resolved: UOp) -> tuple[Output, ...]:
 def _buffer(v: UOp, unique: int) -> UOp:
     device = v.device if isinstance(v.device, str) else "CPU"
     return UOp(Op.BUFFER, (), BufferArg(extents(v.shape), storage(v.dtype), device, AddrSpace.GLOBAL, unique))
+
+
+def _contents(v: UOp, within: set[UOp]) -> UOp:
+    """What to store for a value: a copy that nothing else reads is made by the Store."""
+    found: UOp = v.src[0] if v.op is Op.CONTIGUOUS and v not in within else v
+    return found
 
 
 def _store(out: Output, v: UOp) -> UOp:

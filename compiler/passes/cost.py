@@ -5,19 +5,23 @@ however many lie inside of them. `Loops` knows the loops around each loop, hence
 per element, arithmetic, reads and writes, in units of one simple vector operation; it compares computing the value at every place
 that wants it with computing it once, writing it, and reading it back.
 
-A float sum or product is never computed at two places: schedules may differ there, and one node has one value (R27).
+A float sum or product is never computed at two places: schedules may differ there, and one node has one value (R27). A kernel takes
+one sum of products whose operands are used again, outside of the loops of other Reduces: its loops are those that pay.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from uops.compiler.passes.callify import extent
+from uops.compiler.passes.elements import Closed
 from uops.compiler.passes.hazards import COPIES
 from uops.compiler.passes.kernels import Place
-from uops.compiler.passes.views import ZERO
-from uops.spec.node import UOp, toposort
+from uops.compiler.passes.layouts import BIJECTIVE
+from uops.compiler.passes.views import VIEWS, ZERO
+from uops.spec.node import UOp, toposort, users
 from uops.spec.ops import ALU, Op
 
 READ_COST = 4
@@ -26,6 +30,14 @@ WRITE_COST = 4
 KERNEL_COST = 4000
 #: Work per element up to which a value may be computed twice in one kernel, whose schedule may still keep it in LOCAL memory.
 STAGED_COST = 48
+#: Work above which a value with several uses is taken to be read from memory by each.
+_SHARED_COST = 8
+#: Places of one value above which it is no longer computed at each of them.
+_MOST_PLACES = 8
+#: How often a sum of products must use its operands again to be a kernel of its own.
+_REUSE = 4
+#: Nodes among which the end of a sum's arithmetic is looked for.
+_MOST_EPILOGUE = 64
 _MOST = 1 << 40
 # fmt: off
 _WEIGHT: dict[Op, int] = {
@@ -84,36 +96,110 @@ def _bound(r: UOp) -> UOp | int:
     return int(bound.arg.value) if bound.op is Op.CONST else bound
 
 
-def work(order: Sequence[UOp]) -> dict[UOp, int]:
-    """What computing one element of each value costs, down to memory, as if nothing in between were shared."""
+def work(
+    order: Sequence[UOp], closed: Mapping[UOp, Closed] = MappingProxyType({}), uses: Mapping[UOp, int] = MappingProxyType({})
+) -> dict[UOp, int]:
+    """What computing one element of each value costs, down to memory. `closed` are the Reduces that are done without their loops;
+    a dear value of which `uses` counts several is taken as one that will be read from memory."""
     found: dict[UOp, int] = {}
     for u in order:
         if u.op in _MEMORY and u.op is not Op.REDUCE:
             found[u] = READ_COST
             continue
         own = _WEIGHT.get(u.op, 1) if u.op in ALU else 0
-        below = sum(READ_COST if s.op is Op.REDUCE else found[s] for s in u.src)
+        below = sum(_operand(s, found[s], closed, uses) for s in u.src)
         if u.op is Op.REDUCE:
-            below = (found[u.src[0]] + 1) * math.prod(max(1, extent(u.src[0].shape[a])) for a in u.arg.axes)
+            form = closed.get(u)
+            inner = found[u.src[0]] if form is None else sum(found[leaf.node] for leaf in form.leaves.values())
+            axes = u.arg.axes if form is None else form.left
+            below = (inner + 1) * math.prod(max(1, extent(u.src[0].shape[a])) for a in axes)
         found[u] = min(_MOST, own + below)
     return found
 
 
-def is_duplicable(u: UOp) -> bool:
-    """Whether every kernel that computes `u` gets the same bits."""
-    return u.op is not Op.REDUCE or u.arg.op is Op.MAX or not u.dtype.is_float
+def _operand(s: UOp, cost: int, closed: Mapping[UOp, Closed], uses: Mapping[UOp, int]) -> int:
+    summed = s.op is Op.REDUCE and s not in closed
+    return READ_COST if summed or (cost > _SHARED_COST and uses.get(s, 0) > 1) else cost
 
 
-def realise(u: UOp, places: Iterable[Place], loops: Loops, cost: int) -> bool:
-    """Whether one kernel for `u` and reads of its result are cheaper than computing it at each of `places`."""
-    wanted = list(places)
-    if u.op is Op.REDUCE and not (len(wanted) == 1 and loops.exactly_once(wanted[0])):
+class Choices:
+    """What is known about the values of one body before their places are: `uses` counts the users of each."""
+
+    def __init__(self, order: Sequence[UOp], closed: Mapping[UOp, Closed]) -> None:
+        self.users: dict[UOp, list[UOp]] = users(order)
+        self.uses = {u: len(found) for u, found in self.users.items()}
+        self.closed = closed
+        self.work = work(order, closed, self.uses)
+
+    def is_looped(self, u: UOp) -> bool:
+        """Whether `u` is a Reduce in loops of its own."""
+        return u.op is Op.REDUCE and not (u in self.closed and not self.closed[u].left)
+
+    def is_duplicable(self, u: UOp) -> bool:
+        """Whether every kernel that computes `u` gets the same bits."""
+        return not self.is_looped(u) or u.arg.op is Op.MAX or not u.dtype.is_float
+
+    def is_product(self, u: UOp) -> bool:
+        """Whether `u` sums products whose operands are used again for many of its elements: a matrix product, a convolution."""
+        if u.op is not Op.REDUCE or u.arg.op is not Op.ADD or not self.is_looped(u):
+            return False
+        product = u.src[0]
+        while product.op is Op.CAST:
+            product = product.src[0]
+        return product.op is Op.MUL and size(product) >= _REUSE * max(size(_origin(s)) for s in product.src)
+
+    def realise(self, u: UOp, places: Sequence[Place], loops: Loops, once: bool) -> bool:
+        """Whether one kernel for `u` and reads of its result are cheaper than computing it at each of `places`; `once` says that
+        it would be computed at one place, once per element."""
+        if self.is_looped(u):
+            if not once or (self.is_product(u) and not places[0].kernel.takes_product(places[0])):
+                return True
+        elif len(places) > 1 and self.finishes_sum(u):
+            return True
+        cost, elements = self.work[u], size(u)
+        if len(places) > _MOST_PLACES and cost > READ_COST:
+            return True
+        times = sum(map(loops.times, places))
+        one_kernel = all(p.kernel is places[0].kernel for p in places)
+        if one_kernel and times <= 2 * elements and cost <= STAGED_COST:
+            return False
+        return times * cost > elements * (cost + WRITE_COST) + times * READ_COST + KERNEL_COST
+
+    def finishes_sum(self, u: UOp) -> bool:
+        """Whether `u` is what element-by-element arithmetic makes of a sum that nothing else uses. If `u` is not realised, the sum
+        is, as it must not be computed twice: at the same price, without the arithmetic."""
+        cone, pending, sums = {u}, [u], list[UOp]()
+        while pending and len(cone) <= _MOST_EPILOGUE:
+            for s in pending.pop().src:
+                if s in cone or s.op is Op.CONST or size(s) != size(u):
+                    continue
+                if not self.is_duplicable(s):
+                    sums.append(s)
+                elif s.op in ALU or s.op in BIJECTIVE:
+                    pending.append(s)
+                cone.add(s)
+        return any(self._leads_to(s, u, cone) for s in sums)
+
+    def _leads_to(self, s: UOp, u: UOp, cone: set[UOp]) -> bool:
+        """Whether all uses of `s`, and of what is made of it before `u`, are in the cone of `u`."""
+        pending, seen = [s], {s}
+        while pending:
+            for user in self.users[pending.pop()]:
+                if user not in cone:
+                    return False
+                if user is not u and user not in seen:
+                    seen.add(user)
+                    pending.append(user)
         return True
-    if not is_duplicable(u) and len(wanted) > 1:
-        return True
-    elements = math.prod(max(1, extent(n)) for n in u.shape)
-    times = sum(map(loops.times, wanted))
-    one_kernel = all(p.kernel is wanted[0].kernel for p in wanted)
-    if one_kernel and times <= 2 * elements and cost <= STAGED_COST:
-        return False
-    return times * cost > elements * (cost + WRITE_COST) + times * READ_COST + KERNEL_COST
+
+
+def size(u: UOp) -> int:
+    """The elements of a value, the most that there can be, as a factor: at least 1."""
+    return math.prod([n if n.__class__ is int else extent(n) for n in u.shape]) or 1
+
+
+def _origin(u: UOp) -> UOp:
+    """The value whose elements movement ops and casts repeat or pad."""
+    while u.op in VIEWS or u.op in (Op.CAST, Op.EXPAND, Op.PAD):
+        u = u.src[0]
+    return u

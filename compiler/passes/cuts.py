@@ -16,10 +16,10 @@ def cut(sums: Sums, u: UOp, width: int) -> list[Piece]:
     if n == 1 or width == 1:
         return [(p,) for p in range(n)]
     lanes = sums.of(index_of(u), tuple(range(n)))
-    runs = _runs(lanes, n) if lanes is not None else [list(range(n))]
-    if max(map(len, runs)) == 1:
-        runs = [list(range(n))]
-    return [piece for run in runs for piece in chunks(run, width)]
+    found = runs(lanes, n) if lanes is not None else [list(range(n))]
+    if max(map(len, found)) == 1:
+        found = [list(range(n))]
+    return [piece for run in found for piece in chunks(run, width)]
 
 
 def chunks(run: Sequence[int], width: int) -> Iterator[Piece]:
@@ -32,7 +32,7 @@ def chunks(run: Sequence[int], width: int) -> Iterator[Piece]:
         k += width
 
 
-def _runs(lanes: Lanes, n: int) -> list[list[int]]:
+def runs(lanes: Lanes, n: int) -> list[list[int]]:
     """The positions in runs of consecutive addresses."""
     keys: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for p in range(n):

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from uops.compiler.log import note
+from uops.compiler.passes.bodies import each
 from uops.compiler.place import untranslatable
 from uops.spec import build as B
 from uops.spec.args import ReduceArg
@@ -35,10 +36,11 @@ _EXPANDED = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 
 def expand(root: UOp) -> UOp:
     """`root` with shape in the place of vector axes; raises CompileError for one that cannot be a shape."""
-    return root.replace(src=tuple(c.replace(src=(_body(c.src[0]), *c.src[1:])) for c in root.src))
+    return each(root, expanded)
 
 
-def _body(body: UOp) -> UOp:
+def expanded(body: UOp) -> UOp:
+    """One body with shape in the place of vector axes."""
     order = toposort(body)
     ranges = [u for u in order if u.op is Op.RANGE and u.arg.type in _EXPANDED]
     plain = not ranges and not any(u.op is Op.END and len(u.src) > 2 for u in order)

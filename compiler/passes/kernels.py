@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from uops.compiler.log import note
+from uops.compiler.passes.bodies import canonical
 from uops.spec import build as B
 from uops.spec.args import CallArg, ParamArg
+from uops.spec.axes import AxisType
 from uops.spec.derive.shape import dim_node
 from uops.spec.errors import Crash
 from uops.spec.node import Dim, UOp, substitute, toposort
@@ -28,6 +30,15 @@ class Kernel:
         self.ranges: list[UOp] = []
         self.store: UOp | None = None
         self.holes: dict[UOp, UOp] = {}
+        self.has_product = False
+
+    def takes_product(self, place: Place) -> bool:
+        """Whether a sum of products may be computed here: the first one, in output loops only. It is, if the answer is yes."""
+        loops = (r for i in place.coords for r in (toposort(i) if i.op not in (Op.RANGE, Op.CONST) else (i,)))
+        if self.has_product or any(r.op is Op.RANGE and r.arg.type is AxisType.REDUCE for r in loops):
+            return False
+        self.has_product = True
+        return True
 
 
 class Place(NamedTuple):
@@ -74,8 +85,10 @@ def finish(number: int, kernel: Kernel, arguments: tuple[UOp, ...], simplify: Ca
         body = UOp(Op.END, (body, r))
     note("loops", store, body, kernel=number)
     params, call_arguments = _bind(body, store, arguments)
-    done = B.sink(substitute(body, params), name=_name(number, body))
-    note("arguments", body, done, params, kernel=number)
+    bound = B.sink(substitute(body, params), name=_name(body))
+    note("arguments", body, bound, params, kernel=number)
+    done, put = canonical(bound)
+    note("numbers of loops", bound, done, put, kernel=number)
     return UOp(Op.CALL, (done, *call_arguments), CallArg(written=(0,)))
 
 
@@ -111,10 +124,10 @@ def _variable(arg: ParamArg, slot: int) -> ParamArg:
     return ParamArg(slot, arg.dtype, name=arg.name, bounds=arg.bounds)
 
 
-def _name(number: int, body: UOp) -> str:
-    """`r` for a kernel that reduces, else `e`; then its number and the extents of its loops, in order of opening."""
+def _name(body: UOp) -> str:
+    """`r` for a kernel that reduces, else `e`; then the extents of its loops, in order of opening. Equal kernels have one name."""
     order = toposort(body)
     kind = "r" if any(u.op is Op.REDUCE for u in order) else "e"
     ranges = sorted((u for u in order if u.op is Op.RANGE), key=lambda u: int(u.arg.axis_id))
     dims = [str(r.src[0].arg.value) if r.src[0].op is Op.CONST else "n" for r in ranges]
-    return "_".join((f"{kind}{number}", *dims))
+    return "_".join((kind, *dims))

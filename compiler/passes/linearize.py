@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uops.compiler.log import note
+from uops.compiler.passes.bodies import each
 from uops.compiler.place import untranslatable
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
@@ -23,10 +24,11 @@ _STRUCTURE = frozenset({Op.SINK, Op.CONST})
 
 def linearize(root: UOp) -> UOp:
     """`root` with the instruction list of every kernel."""
-    return root.replace(src=tuple(c.replace(src=(_linear(c.src[0]), *c.src[1:])) for c in root.src))
+    return each(root, linearized)
 
 
-def _linear(body: UOp) -> UOp:
+def linearized(body: UOp) -> UOp:
+    """The instruction list of one body."""
     linear = UOp(Op.LINEAR, instructions(body))
     note("order", body, linear, {body: linear})
     return linear

@@ -2,39 +2,62 @@
 
 Takes: KERNEL. Gives: SCHEDULED. Spec: Lowering Pipeline/Optimize; Kernel Optimizations (OptOps); R57, R90 to R98.
 
-`choose` says how a kernel is scheduled: the heuristics by default, or a caller's own. A body that it cannot take apart keeps its
-initial schedule: LOOP axes outside, REDUCE axes inside, in order. Equal bodies are scheduled once.
+`choice` says how kernels are scheduled: by the heuristics, by a search, or as a seed draws them. A body that cannot be taken apart
+keeps its initial schedule: LOOP axes outside, REDUCE axes inside, in order. Equal bodies are scheduled once. Last, a loop is left
+to the threads (`threads`).
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable, Iterator
 
+from uops import __version__
+from uops.compiler.config import Config, cache_folder
 from uops.compiler.log import note
 from uops.compiler.optimize.heuristics import choose
 from uops.compiler.optimize.scan import scanned
 from uops.compiler.optimize.schedule import Schedule, begin, sink
+from uops.compiler.optimize.threads import threaded
+from uops.compiler.passes.bodies import each
 from uops.compiler.passes.callify import highest_unique
-from uops.compiler.target import PLAIN, Machine
+from uops.compiler.target import PLAIN, Machine, Target
 from uops.spec.node import UOp, toposort
 
 #: (a kernel's initial schedule, the machine, numbers for LOCAL Buffers) -> its schedule.
 Choose = Callable[[Schedule, Machine, Iterator[int]], Schedule]
 
 
+def choice(config: Config, target: Target) -> Choose:
+    """Who chooses the schedules."""
+    if config.forced is not None:
+        from uops.compiler.optimize.forced import draw  # for tests and conformance only
+
+        return draw(config.forced)
+    if config.beam:
+        return _beam(config, target)
+    return choose
+
+
+def _beam(config: Config, target: Target) -> Choose:
+    from uops.compiler.optimize.search import Beam, listener  # loads NumPy and a toolchain: only where it is asked for
+    from uops.compiler.optimize.search_clock import TargetClock
+    from uops.compiler.optimize.search_store import Store
+
+    folder = cache_folder(os.environ)
+    store = Store(folder and folder / "schedules", target.key, __version__)
+    return Beam(config.beam, TargetClock(target), store, choose, config.beam_seconds, listener())
+
+
 def optimize(root: UOp, machine: Machine = PLAIN, chosen: Choose = choose) -> UOp:
     """The scheduled form of each kernel; prefix reductions become scans first."""
-    uniques = itertools.count(highest_unique(toposort(root)) + 1)
-    done: dict[UOp, UOp] = {}
-    for call in root.src:
-        body = call.src[0]
-        if body not in done:
-            done[body] = _scheduled(body, machine, chosen, uniques)
-    return root.replace(src=tuple(c.replace(src=(done[c.src[0]], *c.src[1:])) for c in root.src))
+    return each(root, lambda body: scheduled(body, machine, chosen))
 
 
-def _scheduled(body: UOp, machine: Machine, chosen: Choose, uniques: Iterator[int]) -> UOp:
+def scheduled(body: UOp, machine: Machine = PLAIN, chosen: Choose = choose) -> UOp:
+    """The scheduled form of one kernel."""
+    uniques = itertools.count(highest_unique(toposort(body)) + 1)
     start = begin(body)
     if start is None:
         return body
@@ -43,4 +66,4 @@ def _scheduled(body: UOp, machine: Machine, chosen: Choose, uniques: Iterator[in
         note("scan", body, scan)
         return scan
     note("loops", body, start.effect)
-    return sink(chosen(start, machine, uniques))
+    return sink(threaded(chosen(start, machine, uniques), machine))

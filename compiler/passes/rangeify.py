@@ -15,9 +15,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 from uops.compiler.log import active, note
 from uops.compiler.passes.callify import extents, highest_unique
-from uops.compiler.passes.cost import Loops, realise, work
+from uops.compiler.passes.cost import Choices, Loops
+from uops.compiler.passes.elements import closed_reduces
 from uops.compiler.passes.hazards import COPIES, memories
 from uops.compiler.passes.kernels import Kernel, Part, Place, Want, finish, ranges_of
+from uops.compiler.passes.layouts import BIJECTIVE, Layout, layouts
 from uops.compiler.passes.spread import READ, SPREAD
 from uops.compiler.passes.targets import Target, locate
 from uops.compiler.passes.views import STEP, VIEWS, ZERO, Indexing
@@ -31,10 +33,14 @@ from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
 from uops.spec.errors import Crash
 from uops.spec.node import Dim, UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ops import ALU, Op
 
 #: Ops that may be computed for several places at once: all they cost is an address.
 _CHEAP = VIEWS | {Op.EXPAND, Op.PAD}
+#: Ops that are computed in nothing but the address, where their value is wanted: what they move is realised, or not.
+_MOVEMENT = STEP.keys() - {Op.AFTER, Op.REPLICATED}
+#: Ops of which every element is made of one element of each source of that shape, or of elements of its own.
+_ONCE = ALU | BIJECTIVE | {Op.REDUCE, Op.CONTIGUOUS}
 _LEAVES = COPIES | {Op.PARAM, Op.CONST, Op.BINARY}
 
 
@@ -67,7 +73,11 @@ class Rangeify:
         self.wanted_by: dict[UOp, Place] = {}  # placeholder -> the place of its value
         self.values: dict[Want, UOp] = {}  # expressions
         self.loops = Loops(self.wanted_by)
-        self.work = work(order)
+        self.closed = closed_reduces(order, at)
+        self.put: dict[Want, dict[UOp, UOp]] = {}  # in closed forms: what stands for the general index and the loops left
+        self.choices = Choices(order, self.closed)
+        self.layouts = layouts(order, self.choices.uses, self.cheap)
+        self.once: set[Want] = set()  # places that are every element once
         self.unique, self.axes = highest_unique(arguments), 0
 
     # Consumers first: which elements of each value are wanted.
@@ -85,8 +95,22 @@ class Rangeify:
                 self._push((u, place))
             return
         self.buffers[u] = self._buffer(u)
-        if 0 not in u.shape:
+        if 0 in u.shape:
+            return
+        layout = self.layouts.get(u)
+        if layout is None:
             self._push((u, self._open(u, u.shape).place))
+        else:
+            self._open_layout(u, layout)
+
+    def _open_layout(self, u: UOp, layout: Layout) -> None:
+        """The kernel of a value that is stored in the order of its view `u`."""
+        kernel = self._open(u, layout.loops.shape)
+        loops = kernel.place.coords
+        kernel.place = kernel.place._replace(coords=layout.above(self.at, loops))
+        inner = Place(kernel, layout.below(self.at, loops))
+        self.parts[u, kernel.place] = [self.want(layout.value, inner)]
+        self.once.add((layout.value, inner))
 
     def _visit_store(self, u: UOp) -> None:
         """A kernel over the elements of the target; nothing where it has none."""
@@ -100,12 +124,19 @@ class Rangeify:
     def _is_realised(self, u: UOp) -> bool:
         if u.op in COPIES:
             return True
-        return u not in self.cheap and realise(u, self.places[u], self.loops, self.work[u])
+        value = self.layouts[u].value if u in self.layouts else u
+        if u in self.cheap or value.op in _MOVEMENT:
+            return False
+        places = list(self.places[u])
+        once = len(places) == 1 and ((u, places[0]) in self.once or self.loops.exactly_once(places[0]))
+        return self.choices.realise(value, places, self.loops, once)
 
     def _push(self, wanted: Want) -> None:
         u, place = wanted
         spread = SPREAD.get(u.op, _through)
-        self.parts[wanted] = [self.want(*part) for part in spread(self, u, place)]
+        parts = self.parts[wanted] = [self.want(*part) for part in spread(self, u, place)]
+        if wanted in self.once and u.op in _ONCE and u not in self.closed:
+            self.once.update(p for p in parts if u.op is Op.REDUCE or p[0].shape == u.shape or u.op in BIJECTIVE)
 
     def want(self, u: UOp, place: Place) -> Part:
         self.places.setdefault(u, {})[place] = None
@@ -132,6 +163,7 @@ class Rangeify:
         kernel.place = Place(kernel, tuple(self.loop(n, AxisType.LOOP) for n in shape))
         kernel.ranges = ranges_of(kernel.place.coords)
         self.loops.nest(kernel.ranges)
+        self.once.add((u, kernel.place))
         return kernel
 
     def loop(self, n: Dim, kind: AxisType) -> UOp:
@@ -174,7 +206,7 @@ class Rangeify:
             kernel.store = self.targets[u].store([self.values[p] for p in self.parts[u, kernel.place]])
             kernel.ranges = [*kernel.ranges, *self.targets[u].ranges]
             return
-        value = self._expression(u, kernel.place)
+        value = self._expression(u, kernel.place) if u not in self.layouts else self.values[self.parts[u, kernel.place][0]]
         target = UOp(Op.INDEX, (self.buffers[u], self.at.flatten(kernel.place.coords, u.shape)))
         kernel.store = UOp(Op.STORE, (target, B.cast(value, stored_as(u))))
 

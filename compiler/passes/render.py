@@ -6,6 +6,7 @@ Pipeline/Render; Program.
 
 from __future__ import annotations
 
+from uops.compiler.passes.bodies import each
 from uops.compiler.target import Target
 from uops.spec import build as B
 from uops.spec.args import SourceArg
@@ -15,13 +16,10 @@ from uops.spec.ops import Op
 
 def render(root: UOp, target: Target) -> UOp:
     """`root` with every kernel rendered and compiled, equal kernels once."""
-    programs: dict[UOp, UOp] = {}
-    for call in root.src:
-        if call.src[0] not in programs:
-            programs[call.src[0]] = _program(call.src[0], target)
-    return root.replace(src=tuple(c.replace(src=(programs[c.src[0]], *c.src[1:])) for c in root.src))
+    return each(root, lambda linear: rendered(linear, target))
 
 
-def _program(linear: UOp, target: Target) -> UOp:
+def rendered(linear: UOp, target: Target) -> UOp:
+    """The Program of one instruction list."""
     source = target.render(linear)
     return UOp(Op.PROGRAM, (linear, UOp(Op.SOURCE, (), SourceArg(source)), B.binary(target.compile(source))))

@@ -11,13 +11,14 @@ simplified.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 from uops.compiler.decompose import SMALL, lower, storage
 from uops.compiler.decompose.elementary import is_elementary
 from uops.compiler.decompose.small import is_small
 from uops.compiler.log import note
+from uops.compiler.passes.bodies import each
 from uops.compiler.passes.accumulate import accumulate
 from uops.compiler.passes.callify import highest_unique
 from uops.compiler.passes.threefry import threefry
@@ -38,19 +39,15 @@ STEPS = ("accumulate", "widths", "decompose", "simplify")
 def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UOp:
     """Every kernel in the target's ops and dtypes; raises CompileError or Unsupported. Arguments stay: a small float's bits are its
     memory. `steps` receives the graph after each of STEPS."""
-    uniques = itertools.count(highest_unique(toposort(root)) + 1)
-    bodies = [_kernel(c.src[0], target, uniques) for c in root.src]
+    found = {body: selected(body, target) for body in dict.fromkeys(c.src[0] for c in root.src)}
     if steps is not None:
-        steps.update({name: _with(root, [found[k] for found in bodies]) for k, name in enumerate(STEPS)})
-    return _with(root, [found[-1] for found in bodies])
+        steps.update({name: each(root, lambda body, k=k: found[body][k]) for k, name in enumerate(STEPS)})  # type: ignore[misc]
+    return each(root, lambda body: found[body][-1])
 
 
-def _with(root: UOp, bodies: list[UOp]) -> UOp:
-    return root.replace(src=tuple(c.replace(src=(body, *c.src[1:])) for c, body in zip(root.src, bodies)))
-
-
-def _kernel(body: UOp, target: Target, uniques: Iterator[int]) -> tuple[UOp, ...]:
-    """The body after each step."""
+def selected(body: UOp, target: Target) -> tuple[UOp, ...]:
+    """One body after each of STEPS."""
+    uniques = itertools.count(highest_unique(toposort(body)) + 1)
     shaped = has_shape(toposort(body))
     accumulated = devectorise(body, machine_of(target), uniques) if shaped else accumulate(body, uniques)
     sized = machine_widths(accumulated)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from uops.compiler.linear import number
+from uops.compiler.passes.elements import place_of
 from uops.compiler.passes.kernels import Part, Place, flat_param
 from uops.compiler.passes.views import STEP, TRUE, ZERO
 from uops.spec import build as B
@@ -18,7 +19,7 @@ from uops.spec.args import BitcastArg, CastArg, ReduceArg
 from uops.spec.axes import AxisType
 from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
-from uops.spec.node import Dim, UOp
+from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import ALU, Op
 
 if TYPE_CHECKING:
@@ -49,11 +50,29 @@ def _stack(state: Rangeify, u: UOp, place: Place) -> list[Part]:
 
 
 def _reduce(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    """The source on a fresh loop per reduced axis."""
+    """The source on a fresh loop per reduced axis; of a closed form, what it is made of."""
+    if u in state.closed:
+        return _closed(state, u, place)
     s = u.src[0].shape
     index = tuple(state.loop(s[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(place.coords))
     state.loops.nest((index[k] for k in sorted(u.arg.axes)), state.loops.of(place))
     return [(u.src[0], place._replace(coords=index))]
+
+
+def _closed(state: Rangeify, u: UOp, place: Place) -> list[Part]:
+    """The leaves of the closed form; those that an index or a gate is made of are needed before they are computed."""
+    form = state.closed[u]
+    loops = {r: state.loop(u.src[0].shape[k], AxisType.REDUCE) for k, r in form.left.items()}
+    state.loops.nest((loops[form.left[k]] for k in sorted(form.left)), state.loops.of(place))
+    put = state.put[u, place] = {**place_of(form, place.coords), **loops}
+    found: dict[UOp, Part] = {}
+    for leaf, (node, coords, gate) in form.leaves.items():
+        used = (i for i in (*coords, gate) if i is not None)
+        early = {x: state.hole(*found[x]) for x in dict.fromkeys(y for i in used for y in toposort(i)) if x in found}
+        index = tuple(state.at.simplify(substitute(i, {**put, **early})) for i in coords)
+        own = None if gate is None else state.at.simplify(substitute(gate, {**put, **early}))
+        found[leaf] = node, Place(place.kernel, index, state.at.both(place.gate, own if own is None else state.at.known(own)))
+    return list(found.values())
 
 
 def _load(state: Rangeify, u: UOp, place: Place) -> list[Part]:
@@ -192,6 +211,12 @@ def _padded(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
 
 
 def _accumulate(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
+    if u in state.closed:
+        form = state.closed[u]
+        put = state.put[u, place]
+        value = substitute(form.value, {**put, **dict(zip(form.leaves, parts, strict=True))})
+        left = [put[form.left[k]] for k in sorted(form.left)]
+        return UOp(Op.REDUCE, (value, *left), ReduceArg(u.arg.op)) if left else value
     ranges = [i for k, i in enumerate(state.parts[u, place][0][1].coords) if k in u.arg.axes and i is not ZERO]
     return UOp(Op.REDUCE, (parts[0], *ranges), ReduceArg(u.arg.op)) if ranges else parts[0]
 

@@ -13,6 +13,7 @@ as scalar + constants per lane. The forms that leave here, with w a power of two
     contiguous access     Index(buf, Add(Stack(b, ..., b), Stack(0, 1, ..., w-1))), b a () index
     other access          Index(buf, any other (w,) index): one access per lane
     lanes of a vector     Index(v, Const) or Index(v, Stack(Consts))
+    lanes of two vectors  Where(Stack(Consts), a, b)
     vector of lanes       Stack(Index(v, Const), ...), or of any scalars
     accumulator           a REG Buffer of w elements, accessed whole
 """
@@ -25,6 +26,7 @@ from uops.compiler.decompose import SMALL
 from uops.compiler.decompose.build import constant
 from uops.compiler.linear import number
 from uops.compiler.log import active, note
+from uops.compiler.passes.crossings import Crossing, crossings, transposed
 from uops.compiler.passes.cuts import cut
 from uops.compiler.passes.folds import Fold, build_fold, plan_fold
 from uops.compiler.passes.positions import MOVEMENT, NOTHING, SCALAR, Lanes, Piece, Sums, Term, constants, index_of, size
@@ -73,6 +75,7 @@ class Vectors:
         self.width = max(1, machine.vector_bytes // _widest(self.order))
         self.wanted: dict[UOp, dict[Piece, None]] = {}
         self.pieces: dict[UOp, list[Piece]] = {}  # of Stores
+        self.crossed: dict[UOp, list[Crossing]] = {}  # of Loads
         self.folds: dict[UOp, Fold] = {}
         self.folded: set[UOp] = set()  # nodes that a fold replaces
         self.values: dict[tuple[UOp, Piece], UOp] = {}
@@ -119,7 +122,7 @@ class Vectors:
         if u.op is Op.REDUCE:
             self.folds[u] = plan_fold(self, u, pieces)
             return
-        for piece in pieces:
+        for piece in self._cross(u, pieces) if u.op is Op.LOAD else pieces:
             if u.dtype is dt.index and self._is_sum(u, piece):
                 self.want_index(u, piece)
             elif u.op is Op.LOAD:
@@ -137,6 +140,15 @@ class Vectors:
                 self.want(u, piece)
             elif u.op not in _SCALARS:
                 raise untranslatable("Lowering Pipeline/Instruction Selection", u, f"no vectors of {u.op.name}", self.root)
+
+    def _cross(self, u: UOp, pieces: dict[Piece, None]) -> Iterable[Piece]:
+        """The pieces of a Load that are accesses: those wanted, rows in the place of columns."""
+        found = crossings(self.sums, u, pieces)
+        if not found:
+            return pieces
+        self.crossed[u] = found
+        columns = {p for c in found for p in c.columns}
+        return (*(p for p in pieces if p not in columns), *(p for c in found for p in c.rows))
 
     def _is_sum(self, u: UOp, piece: Piece) -> bool:
         """Whether an index value is summed rather than computed; the terms of sums are computed."""
@@ -176,8 +188,12 @@ class Vectors:
                 self.done[u] = u.replace(src=(self.value(u.src[0], SCALAR),)) if u.src[0].op is not Op.CONST else u
                 self.values[u, SCALAR] = self.done[u]
             else:
+                for crossing in self.crossed.get(u, ()):
+                    rows = [self.values.setdefault((u, p), self._load(u, p)) for p in crossing.rows]
+                    self.values.update({(u, p): x for p, x in zip(crossing.columns, transposed(rows), strict=True)})
                 for piece in self.wanted.get(u, ()):
-                    self.values[u, piece] = self._build(u, piece)
+                    if (u, piece) not in self.values:
+                        self.values[u, piece] = self._build(u, piece)
                 if u.shape == () and u.op not in MOVEMENT and u.op is not Op.RESHAPE:
                     self.done[u] = self.values[u, SCALAR]
         return self.done[self.root]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from uops.compiler.linear import Sum, build, linear, number
-from uops.compiler.pattern import INDEX, MACHINE_INTS, Binding, Pattern, cast, cst, eq, instantiate, lift, maximum, ne, var
+from uops.compiler.pattern import INDEX, MACHINE_INTS, Binding, Pattern, TypeVar, cast, cst, eq, instantiate, lift, maximum, ne, var
 from uops.compiler.rewrite import Rule, Witness, cost
 from uops.spec.args import ConstArg
 from uops.spec.node import UOp
@@ -18,6 +18,7 @@ from uops.spec.ops import Op
 x, y, s, q, r = (var(n, INDEX) for n in "xysqr")
 c, d, g, k = (cst(n, INDEX) for n in "cdgk")
 u, e = var("u", MACHINE_INTS), cst("e", MACHINE_INTS)
+m, _T = cst("m", MACHINE_INTS), TypeVar("T", MACHINE_INTS)
 zero = lift(0)
 
 
@@ -82,6 +83,18 @@ def _common_factor(found: Binding) -> dict[str, UOp] | None:
     return {"q": parts[0], "r": parts[1], "g": number(best), "d": number(by // best)}
 
 
+def _narrow(op: Op) -> Witness:
+    """The canonical form of x + m or x - m, where int32 holds it: an index in a kernel has a width (R08)."""
+
+    def propose(found: Binding) -> dict[str, UOp] | None:
+        k = number(int(_node(found, "m").arg.value))
+        total = build(linear(UOp(op, (_node(found, "x"), k))))
+        bounds = total.min_max
+        return {"k": k, "q": total} if bounds is not None and -(2**31) <= bounds[0] and bounds[1] < 2**31 else None
+
+    return propose
+
+
 def _sum_rule(name: str, lhs: Pattern, rhs: Pattern, when: Pattern, propose: Witness) -> Rule:
     return Rule(name, lhs, rhs, when=when, witness=_cheaper(lhs, rhs, propose))
 
@@ -111,6 +124,9 @@ RULES = (
     Rule("div-cast", cast(u, INDEX[0]) // c, cast(u // e, INDEX[0]), when=(c > 0) & eq(cast(e, INDEX[0]), c), witness=_as_source),
     Rule("lt-cast", cast(u, INDEX[0]) < c, u < e, when=eq(cast(e, INDEX[0]), c), witness=_as_source),
     Rule("ge-cast", cast(u, INDEX[0]) >= c, u >= e, when=eq(cast(e, INDEX[0]), c), witness=_as_source),
+    # A cast to a machine integer is modulo 2^n, with which a sum commutes.
+    _sum_rule("cast-sum", cast(x, _T) + m, cast(q, _T), eq(cast(m, INDEX[0]), k) & eq(q, x + k), _narrow(Op.ADD)),
+    _sum_rule("cast-difference", cast(x, _T) - m, cast(q, _T), eq(cast(m, INDEX[0]), k) & eq(q, x - k), _narrow(Op.SUB)),
     Rule("max-right", maximum(x, y), y, when=x <= y),
     Rule("max-left", maximum(x, y), x, when=y <= x),
 )

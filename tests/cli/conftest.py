@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Segment, Status, Tier
+from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Schedules, Segment, Status, Tier
 from uops.cli import main
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -54,6 +55,7 @@ class FakeRun:
     def __init__(self, backend: str, tier: Tier, rows: str, statuses: dict[tuple[str, str, str], Status]) -> None:
         self.backend, self.version, self.tier, self.rows = backend, "fake 1.0", tier, rows
         self.cases, self.seconds, self.complete = len(statuses), 0.5, True
+        self.schedules, self.applied = Schedules(), Counter[str]()
         self.reproducers: dict[str, Case] = {}
         self.cells: dict[Level, dict[Cell, CellResult]] = {level: {} for level in Level}
         for key, status in statuses.items():
@@ -80,11 +82,13 @@ class Suite:
         self.calls: list[dict[str, Any]] = []
 
     def conform(
-        self, backend: str, instance: Any, *, tier: Tier, rows: str, jobs: int, progress: Callable[[int, int], None]
-    ) -> FakeRun:
+        self, backend: str, instance: Any, *, tier: Tier, rows: str, jobs: int, progress: Callable[[int, int], None],
+        schedules: Schedules,
+    ) -> FakeRun:  # fmt: skip
         self.calls.append({"backend": backend, "name": instance.name, "tier": tier, "rows": rows, "jobs": jobs})
         progress(1, 2)
         run = FakeRun(backend, tier, rows, self.statuses)
+        run.schedules = schedules
         run.complete = self.complete
         return run
 

@@ -93,6 +93,32 @@ def test_reversed_lanes() -> None:
     agree(scheduled(b.contiguous(b.flip(p(0, 64), (True,))), split(0, 16, UPCAST)), {"p0": floats(64)})
 
 
+@pytest.mark.parametrize("d", [dt.bool_, dt.int8, dt.bfloat16, dt.float32, dt.uint64], ids=lambda d: d.name)
+@pytest.mark.parametrize("side", [4, 8, 16])
+def test_a_square_of_lanes_is_loaded_along_memory_and_transposed(side: int, d: DType) -> None:
+    x = (np.arange(32 * 48) % 97 % 2 if d is dt.bool_ else np.arange(32 * 48) % 97).astype(NUMPY[d.name]).reshape(32, 48)
+    root = scheduled(b.permute(p(0, 32, 48, dtype=d), (1, 0)), split(0, side, UPCAST), split(1, side, UPCAST))
+    selected = agree(root, {"p0": x})["selected"]
+    w = min(side, machine_of(FAST).vector_bytes // d.itemsize)
+    if w == side:
+        assert count(selected, Op.LOAD, (side,)) == side and count(selected, Op.LOAD, ()) == 0
+        assert count(selected, Op.WHERE, (side,)) == side * (side.bit_length() - 1)
+
+
+def test_squares_of_gated_loads_and_of_expressions() -> None:
+    """Padded on both sides, and beside a load that is contiguous as it is."""
+    graph = b.mul(b.add(b.permute(p(0, 13, 29), (1, 0)), 1.0), p(1, 29, 13))
+    root = scheduled(graph, padded(0, 8), padded(1, 8), split(0, 8, UPCAST), split(1, 8, UPCAST))
+    selected = agree(root, {"p0": floats(13, 29), "p1": floats(29, 13)})["selected"]
+    assert count(selected, Op.LOAD, (8,)) == 16 and count(selected, Op.LOAD, ()) == 0
+
+
+def test_columns_that_form_no_square_are_loaded_lane_by_lane() -> None:
+    agree(scheduled(b.permute(p(0, 32, 3), (1, 0)), split(1, 16, UPCAST), split(0, 3, UPCAST)), {"p0": floats(32, 3)})
+    diagonal = b.shrink(b.reshape(p(0, 16 * 17), (16, 17)), (0, 0), (16, 1))
+    agree(scheduled(b.expand(diagonal, (16, 16)), split(0, 16, UPCAST), split(1, 16, UPCAST)), {"p0": floats(16 * 17)})
+
+
 @pytest.mark.parametrize("n", [5, 16, 21, 37])
 def test_a_padded_axis_is_masked(n: int) -> None:
     root = scheduled(b.add(p(0, n), 1.0), padded(0, 16), split(0, 16, UPCAST))

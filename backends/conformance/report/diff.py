@@ -18,7 +18,7 @@ Json = dict[str, Any]
 WORSE = (Status.PASS, Status.XFAIL, Status.UNSUPPORTED, Status.NOT_RUN, Status.FAIL)
 _RANK = {s: k for k, s in enumerate(WORSE)}
 #: Facts of a report's head that decide whether two reports are about the same thing.
-_HEAD = ("backend", "versions", "specification", "platform", "tier", "rows")
+_HEAD = ("backend", "versions", "specification", "platform", "tier", "rows", "schedules")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def difference(before: Json, after: Json, level: Level) -> Difference:
         new=[c for c in changes if not c.before],
         removed=[c for c in changes if not c.after and asked and fnmatch.fnmatchcase(c.cell.row, after["rows"])],
         scores={k: (before["scores"][level.value][k], after["scores"][level.value][k]) for k in ("conformance", "coverage")},
-        heads={k: (before[k], after[k]) for k in _HEAD if before[k] != after[k]},
+        heads={k: (before.get(k), after.get(k)) for k in _HEAD if before.get(k) != after.get(k)},
         same=sum(c.before is c.after for c in changes),
     )
 

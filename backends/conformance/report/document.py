@@ -43,6 +43,7 @@ def document(run: Run, level: Level = Level.STRICT, *, started: datetime | None 
         "platform": describe_platform(),
         "tier": run.tier.value,
         "rows": run.rows,
+        "schedules": schedules(run),
         "level": level.value,
         "complete": run.complete,
         "cases": run.cases,
@@ -51,6 +52,13 @@ def document(run: Run, level: Level = Level.STRICT, *, started: datetime | None 
         "cells": _cells(run, names),
         "time": {"started": _utc(started), "seconds": round(run.seconds, 3)},
     }
+
+
+def schedules(run: Run) -> Json:
+    """Who chose the schedules, and what was applied where a seed drew them."""
+    s = run.schedules
+    own: Json = {"forced": {"seed": s.seed, "applied": dict(sorted(run.applied.items()))}, "search": {"beam": s.beam}}
+    return {"kind": s.kind} | own.get(s.kind, {})
 
 
 def _utc(moment: datetime | None) -> str:

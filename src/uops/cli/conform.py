@@ -19,7 +19,7 @@ from uops.cli.common import backend, backend_option, console, json_option, print
 
 if TYPE_CHECKING:
     from uops.backends.conformance.exhaustive import Tally
-    from uops.backends.conformance.model import Level
+    from uops.backends.conformance.model import Level, Schedules
     from uops.backends.conformance.report.diff import Difference
 
 Json = dict[str, Any]
@@ -28,6 +28,7 @@ REPORT = "report"
 #: Files of a report.
 WRITTEN = ("report.json", "junit.xml", "index.html", "exhaustive.json", "progress.jsonl")
 TIERS, LEVELS = ("smoke", "full", "exhaustive"), ("strict", "core")
+OPTS = ("heuristics", "none", "forced", "search")
 JOBS = min(2, os.cpu_count() or 1)
 USER_ERROR, INTERRUPTED = 2, 130
 
@@ -36,6 +37,9 @@ USER_ERROR, INTERRUPTED = 2, 130
 @backend_option(help="Who is judged: a registered name, module:attribute, or interp.")
 @click.option("--tier", type=click.Choice(TIERS), default="smoke", show_default=True, help="How much is asked.")
 @click.option("--level", type=click.Choice(LEVELS), default="strict", show_default=True, help="The level that decides.")
+@click.option("--opts", type=click.Choice(OPTS), default=OPTS[0], show_default=True, help="Who chooses schedules of kernels.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="What --opts forced draws from.")
+@click.option("--beam", type=click.IntRange(1), default=2, show_default=True, help="How many --opts search keeps.")
 @click.option("--rows", default="*", metavar="GLOB", help="Only rows whose id matches, such as 'Elementwise/*'.")
 @click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Worker processes.")
 @click.option("--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Where it goes.")
@@ -44,15 +48,15 @@ USER_ERROR, INTERRUPTED = 2, 130
 @json_option()
 @click.pass_context
 def conform(
-    ctx: click.Context, backend_name: str | None, tier: str, level: str, rows: str, jobs: int, report: str, baseline: str | None,
-    diff: tuple[str, str] | None, as_json: bool,
+    ctx: click.Context, backend_name: str | None, tier: str, level: str, opts: str, seed: int, beam: int, rows: str, jobs: int,
+    report: str, baseline: str | None, diff: tuple[str, str] | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
 
     Exit status 1 if a required cell fails at the chosen level (one that was declared unsupported, or to fail, does not count), or
     if something is worse than in the baseline; 2 if the baseline has no cell in common with the run, since it then guards nothing.
     """
-    from uops.backends.conformance.model import Level
+    from uops.backends.conformance.model import Level, Schedules
 
     if diff:
         if backend_name or baseline:
@@ -64,9 +68,11 @@ def conform(
         raise click.UsageError("the exhaustive tier has no cells to compare with a baseline")
     if why := unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {report}: {why}", param_hint="--report")
+    if tier == "exhaustive" and opts != OPTS[0]:
+        raise click.UsageError("the exhaustive tier has one schedule")
     if tier == "exhaustive":
         ctx.exit(_exhaustive(backend_name, rows, jobs, Path(report), as_json))
-    ctx.exit(_judge(backend_name, tier, Level(level), rows, jobs, Path(report), baseline, as_json))
+    ctx.exit(_judge(backend_name, tier, Level(level), Schedules(opts, seed, beam), rows, jobs, Path(report), baseline, as_json))
 
 
 def unwritable(report: Path) -> str | None:
@@ -85,7 +91,10 @@ def unwritable(report: Path) -> str | None:
     return f"{taken[0]} is no file that can be written" if taken else None
 
 
-def _judge(name: str, tier: str, level: Level, rows: str, jobs: int, report: Path, baseline: str | None, as_json: bool) -> int:
+def _judge(
+    name: str, tier: str, level: Level, schedules: Schedules, rows: str, jobs: int, report: Path, baseline: str | None,
+    as_json: bool,
+) -> int:  # fmt: skip
     from uops.backends.conformance.model import Tier
     from uops.backends.conformance.report.diff import difference
     from uops.backends.conformance.report.document import read
@@ -95,9 +104,11 @@ def _judge(name: str, tier: str, level: Level, rows: str, jobs: int, report: Pat
 
     before = read(baseline) if baseline else None
     instance = backend(name)
+    if schedules.kind != OPTS[0] and not hasattr(instance, "target"):
+        raise click.UsageError(f"--opts {schedules.kind} is for backends that are targets of this compiler; {name} is none")
     started = datetime.now(UTC)
     with progress(f"{name}, {tier}") as advance:
-        run = conform_(worker_name(name), instance, tier=Tier(tier), rows=rows, jobs=jobs, progress=advance)
+        run = conform_(worker_name(name), instance, tier=Tier(tier), rows=rows, jobs=jobs, progress=advance, schedules=schedules)
     if not run.cases:
         raise click.UsageError(f"no case of the {tier} tier has a row that matches {rows!r}")
     run.backend = name

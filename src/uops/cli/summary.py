@@ -34,6 +34,8 @@ def show(out: Console, doc: Json, report: Path, change: Difference | None) -> No
     if not doc["complete"]:
         out.print(Text("interrupted: what was not reached counts as not run", "bold yellow"))
     out.print(_scores(doc))
+    if doc["schedules"]["kind"] == "forced":
+        out.print(_applied(doc["schedules"]))
     failing = failing_rows(doc)
     if failing:
         out.print(_failing(doc, failing))
@@ -57,6 +59,22 @@ def _scores(doc: Json) -> Table:
         cells = [Text(part, "bold" if decides and k == 0 else "dim" if k else "") for pair in scores for k, part in enumerate(pair)]
         totals = [Text(number(s["totals"][status]), style if s["totals"][status] else "dim") for status, style in _STYLE.items()]
         table.add_row(Text(level, "bold" if decides else ""), *cells, *totals)
+    return table
+
+
+def _applied(schedules: Json) -> Table:
+    """How often each move of a drawn schedule was applied, by its amount; a move that never was stands out."""
+    from uops.compiler.optimize.forced import AMOUNTS, MOVES
+
+    amounts = [str(a or "all") for a in AMOUNTS]
+    table = Table(box=box.SIMPLE, pad_edge=False, title_justify="left", title_style="bold")
+    table.title = f"moves of drawn schedules, seed {schedules['seed']}"
+    table.add_column("move", no_wrap=True)
+    for a in ("", *amounts):
+        table.add_column(a, justify="right")
+    for m in map(str, MOVES):
+        counts = [schedules["applied"].get(name, 0) for name in (m, *(f"{m} by {a}" for a in amounts))]
+        table.add_row(Text(m, "" if any(counts) else "yellow"), *(Text(number(n) if n else "", "") for n in counts))
     return table
 
 
@@ -98,7 +116,7 @@ def _first(verdict: Json) -> str:
 
 def as_json(doc: Json, report: Path, change: Difference | None) -> Json:
     """The summary for machines; the report has the rest."""
-    head = {k: doc[k] for k in ("backend", "tier", "rows", "level", "complete", "scores")}
+    head = {k: doc[k] for k in ("backend", "tier", "rows", "schedules", "level", "complete", "scores")}
     failing = [{"row": c["row"], "dtype": c["dtype"], "edge": c["edge"]} for cells in failing_rows(doc).values() for c in cells]
     return head | {"failing": failing, "report": str(report), "baseline": None if change is None else change.to_json()}
 

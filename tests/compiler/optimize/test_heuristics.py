@@ -73,6 +73,14 @@ def test_rows_are_summed_in_lanes_and_columns_side_by_side() -> None:
     assert shape(choose(first(b.reduce(p(0, 8, 512), Op.ADD, (0,))), WIDE, count(100))) == [("L", 2), ("u", 256), ("R", 8)]
 
 
+def test_a_transposed_copy_is_a_square_of_lanes_of_two_loops() -> None:
+    across = b.permute(p(0, 64, 96), (1, 0))
+    assert shape(choose(first(across), WIDE, count(100))) == [("L", 6), ("L", 4), ("u", 16), ("u", 16)]
+    assert shape(choose(first(b.add(across, p(1, 96, 64))), WIDE, count(100))) == [("L", 6), ("L", 4), ("u", 16), ("u", 16)]
+    small = choose(first(b.permute(p(0, 5, 96), (1, 0))), WIDE, count(100))
+    assert [n for letter, n in shape(small) if letter == "u"] == [4, 4]
+
+
 def test_loops_that_are_one_walk_are_joined() -> None:
     assert shape(merged(first(b.add(p(0, 20, 36), p(1, 20, 36))))) == [("L", 720)]
     assert shape(merged(first(b.add(p(0, 20, 36), b.permute(p(1, 36, 20), (1, 0)))))) == [("L", 20), ("L", 36)]

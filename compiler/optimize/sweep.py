@@ -1,0 +1,62 @@
+"""Sweeps: sums of columns that read memory in order, row after row.
+
+A Reduce whose operand lies in memory with the reduced loop outside - columns of a matrix, a vector times a matrix - would walk down
+each block of columns and touch a page per row. Swept, the loops change places: the results of a tile of columns are kept in REG
+memory, and every row adds to all of them:
+
+    for t: for r: a += x[r, t]    ->    for t: m[t] = identity;  for r: for t: m[t] += x[r, t];  for t: a = m[t]
+
+Spec: Reduce; Lowering Pipeline/Optimize; R32 (any order), R61, R91.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from uops.compiler.log import note
+from uops.compiler.optimize.schedule import Schedule
+from uops.compiler.optimize.stage import device_of, extent_of, position
+from uops.compiler.passes.accumulate import combined, identity_in, widened
+from uops.spec import build as B
+from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg, ReduceArg
+from uops.spec.axes import AxisType
+from uops.spec.node import UOp, substitute, toposort
+from uops.spec.ops import Op
+from uops.spec.scope import closed_by, open_ranges
+
+
+def swept(s: Schedule, u: UOp, columns: Sequence[UOp], unique: int) -> Schedule:
+    """The schedule with Reduce `u` done for all iterations of the output loops `columns`, whose extents are constants, row by row.
+
+    Nothing below the Reduce is one that depends on these loops. `unique` is the identity of the Buffer.
+    """
+    order = toposort(s.effect)
+    outside = sorted(open_ranges(order)[u] - set(columns), key=lambda r: int(r.arg.axis_id))
+    rows = [r for r in closed_by(u) if r.arg.type is not AxisType.UNROLL]
+    together = [r for r in closed_by(u) if r.arg.type is AxisType.UNROLL]
+    free = 1 + max(int(r.arg.axis_id) for r in order if r.op is Op.RANGE)
+    first, second = (
+        [UOp(Op.RANGE, r.src, RangeArg(free + n * len(columns) + k, r.arg.type)) for k, r in enumerate(columns)] for n in range(2)
+    )
+    value = widened(substitute(u.src[0], dict(zip(columns, second, strict=True))))
+    sizes = [extent_of(r) for r in columns]
+    memory = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, device_of(u), AddrSpace.REG, unique))
+
+    start = B.after(memory, *outside) if outside else memory
+    cleared = _closed(B.store(position(start, first, sizes), identity_in(u.arg.op, u.dtype, value.dtype)), first)
+    running = position(B.after(memory, cleared, *rows), second, sizes)
+    term = UOp(Op.REDUCE, (value, *together), ReduceArg(u.arg.op)) if together else value
+    filled = _closed(_closed(B.store(running, combined(u, running, term)), second), rows)
+    total = UOp(Op.LOAD, (position(B.after(memory, filled), columns, sizes),), LoadArg())
+    effect = substitute(s.effect, {u: B.cast(total, u.dtype)})
+    note("sweep", s.effect, effect, {u: total})
+    return replace(s, effect=effect)
+
+
+def _closed(body: UOp, loops: Sequence[UOp]) -> UOp:
+    """The loops around an effect, in order of priority and id."""
+    for r in sorted(loops, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
+        body = UOp(Op.END, (body, r))
+    return body

@@ -1,0 +1,263 @@
+"""What has to be shown about a rule: queries for a solver, made from the live `Rule` object.
+
+`obligations(rule)` gives one `Obligation` per typing of the rule. Each holds `attempts`: queries whose unsatisfiability proves that
+for all values of the variables, those of a witness included, if the left side is defined and the condition holds, then the right
+side is defined and is a value that may stand for the left one. The condition is assumed with the meaning by which the matcher
+discharges it: every conjunct is true of the values (by min_max, or by equality of canonical sums). A witness with an attribute
+`evaluates` promises that its variable `k` is the value of that pattern, found by the constant folder. An obligation with a condition
+also holds the query that asks whether left side and condition can be satisfied: if not, the rule is vacuous.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from uops.compiler.pattern import Pattern, variables
+from uops.compiler.prove import smt
+from uops.compiler.prove.casts import kept
+from uops.compiler.prove.model import Form, Model, Unmodelled, Value, equal
+from uops.compiler.prove.semantics import mean
+from uops.compiler.prove.smt import Encoding, Term
+from uops.compiler.prove.typing import Assignment, Typed, Types, annotate, assignments
+from uops.compiler.rewrite import Rule
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
+from uops.spec.ops import BITWISE, Op
+from uops.spec.record import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One query: unsatisfiable means proved. A model of it is a counterexample where it is `concrete`; else the query only knows
+    less than the semantics says. `seconds` is its limit."""
+
+    by: str
+    query: str
+    seconds: float
+    concrete: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Obligation:
+    """`attempts` in order of hope; `possible` is the query that must be satisfiable; `why` says why there is no attempt; `wrong`
+    why it is refuted without one; `needs` names lemmas that attempts assume."""
+
+    rule: str
+    at: str
+    attempts: tuple[Attempt, ...] = ()
+    possible: str | None = None
+    variables: tuple[tuple[str, DType], ...] = ()
+    needs: tuple[str, ...] = ()
+    why: str | None = None
+    wrong: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.rule}/{self.at}"
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of the texts of all its queries."""
+        parts = [*(f"{a.by} {a.seconds}\n{a.query}" for a in self.attempts), f"possible\n{self.possible}", *self.needs]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+# Evaluating typed patterns in a model
+
+
+def _value(m: Model, t: Typed, env: Mapping[str, Value], casts: Callable[[Value, Value], None]) -> Value:
+    p = t.pattern
+    if p.name is not None:
+        return env[p.name]
+    if p.op is None:
+        assert p.value is not None
+        return m.number(p.value, t.dtype)
+    src = [_value(m, s, env, casts) for s in t.src]
+    found = mean(m, p.op, src, t.dtype if p.op in (Op.CAST, Op.BITCAST) else None)
+    if p.op is Op.CAST:
+        casts(src[0], found)
+    return found
+
+
+def _ops(*typed: Typed | None) -> set[Op]:
+    found: set[Op] = set()
+    pending = [t for t in typed if t is not None]
+    while pending:
+        t = pending.pop()
+        if t.pattern.op is not None:
+            found.add(t.pattern.op)
+        pending.extend(t.src)
+    return found
+
+
+def _dtypes(*typed: Typed | None) -> set[DType]:
+    found: set[DType] = set()
+    pending = [t for t in typed if t is not None]
+    while pending:
+        t = pending.pop()
+        found.add(t.dtype)
+        pending.extend(t.src)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Theory:
+    """How to model one obligation: representations, the encodings of division to try with their limits in seconds, and whether a
+    model refutes."""
+
+    by: str
+    machine: Form
+    index: Form
+    exact: bool = False
+    encodings: tuple[tuple[Encoding, float], ...] = ((Encoding.NATIVE, 20.0),)
+    concrete: bool = True
+
+
+_BITS = Theory("bits", Form.BITS, Form.WIDE)
+_SLICE = Theory("slice", Form.BITS, Form.SLICE, concrete=False)
+_NUMBERS = Theory("numbers", Form.WHOLE, Form.WHOLE, exact=True, concrete=False)
+_WHOLE = Theory("whole", Form.WHOLE, Form.WHOLE)
+#: Divisors that are variables: fresh quotients first, the solver's own division where they do not answer.
+_DIVIDED = Theory("whole", Form.WHOLE, Form.WHOLE, encodings=((Encoding.SKOLEM, 2.0), (Encoding.NATIVE, 8.0), (Encoding.SKOLEM, 20.0)))
+_CASTS = frozenset({Op.CAST, Op.BITCAST})
+_MOVING = BITWISE | {Op.WHERE, Op.NOT}
+
+
+def theories(a: Assignment) -> tuple[Theory, ...]:
+    """The theories to try, by what the obligation speaks of."""
+    sides = (a.lhs, a.rhs, *a.when)
+    ops, found = _ops(*sides), _dtypes(*sides)
+    if dt.index not in found:
+        return (_NUMBERS, _BITS) if ops == {Op.CAST} and _source(a) is not dt.bool_ else (_BITS,)
+    if ops <= _CASTS:
+        concrete = (_BITS,) if _source(a) is not dt.index else ()
+        return concrete if _source(a) is dt.bool_ else (_NUMBERS, *concrete)
+    if ops & BITWISE and not (found - {dt.index, dt.bool_}) and ops <= _MOVING:
+        return (_SLICE, _WHOLE)
+    return (_DIVIDED if ops & {Op.IDIV, Op.MOD} else _WHOLE,)
+
+
+def _source(a: Assignment) -> DType:
+    t = a.lhs
+    while t.src:
+        t = t.src[0]
+    return t.dtype
+
+
+# Queries
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    """What is assumed, what is claimed, and which pairs of dtypes the casts inside are assumed to keep."""
+
+    assumed: tuple[Term, ...]
+    claimed: Term
+    needs: tuple[str, ...]
+
+
+def _query(theory: Theory, rule: Rule, a: Assignment) -> _Query:
+    assert a.rhs is not None
+    m = Model(theory.machine, theory.index, theory.exact)
+    env = {n: m.variable(n, d) for n, d in a.types.items() if isinstance(n, str) and _is_variable(rule, n)}
+    lemmas: dict[str, list[Term]] = {}
+
+    def casts(before: Value, after: Value) -> None:
+        if theory.exact and keeps_by_lemma(before.dtype, after.dtype):
+            lemmas[f"{before.dtype.short}>{after.dtype.short}"] = kept(m, before, after)
+
+    lhs = _value(m, a.lhs, env, casts)
+    defined, left_choices = tuple(m.defined), tuple(m.choices)
+    m.defined.clear()
+    m.choices.clear()
+    conditions = [_value(m, c, env, casts).term for c in a.when]
+    conditions += _evaluated(m, rule, a, env, casts)
+    m.defined.clear()
+    rhs = _value(m, a.rhs, env, casts)
+    claimed = smt.and_(*m.defined, _some_choice(left_choices, equal(lhs, rhs)))
+    facts = [*m.facts, *(t for terms in lemmas.values() for t in terms)]
+    return _Query((*facts, *defined, *conditions), claimed, tuple(sorted(lemmas)))
+
+
+def _is_variable(rule: Rule, name: str) -> bool:
+    return any(name in variables(p) for p in (rule.lhs, rule.rhs, rule.when) if p is not None)
+
+
+def _evaluated(m: Model, rule: Rule, a: Assignment, env: Mapping[str, Value], casts: Callable[[Value, Value], None]) -> list[Term]:
+    """The promise of a witness that evaluates a pattern: `k` is its value."""
+    form: Pattern | None = getattr(rule.witness, "evaluates", None)
+    if form is None:
+        return []
+    if form is rule.lhs:
+        typed: Typed | None = a.lhs
+    else:
+        typed = annotate(form, a.types, None)
+    assert typed is not None
+    return [equal(_value(m, typed, env, casts), env["k"])]
+
+
+def _some_choice(choices: Sequence[Term], claim: Term) -> Term:
+    """The claim for some way to make the choices of the left side: any of its values may be kept."""
+    found = [claim]
+    for c in choices:
+        found = [_put(t, c, v) for t in found for v in (smt.TRUE, smt.FALSE)]
+    return smt.or_(*found)
+
+
+def _put(t: Term, old: Term, new: Term) -> Term:
+    done: dict[Term, Term] = {}
+    for s in smt.subterms([t]):
+        done[s] = new if s is old else smt.rebuild(s, tuple(done[x] for x in s.args))
+    return done[t]
+
+
+def keeps_by_lemma(source: DType, target: DType) -> bool:
+    """Pairs of dtypes for which the cast that keeps every number is a lemma: what `lossless` says, for a float target."""
+    if source is target or not target.is_float or source in (dt.bool_, dt.index):
+        return False
+    if source.is_float:
+        return source.man_bits <= target.man_bits and source.exp_bits <= target.exp_bits and source.has_inf <= target.has_inf
+    return source.bits - source.is_signed <= target.man_bits + 1 and source.bits <= target.bias
+
+
+# Obligations
+
+
+def obligations(rule: Rule) -> Iterator[Obligation]:
+    """What proves `rule`, one obligation per typing."""
+    for a in assignments(rule):
+        yield _obligation(rule, a)
+
+
+def _obligation(rule: Rule, a: Assignment) -> Obligation:
+    names = tuple((n, d) for n, d in a.types.items() if isinstance(n, str) and _is_variable(rule, n))
+    if a.rhs is None:
+        return Obligation(rule.name, str(a), variables=names, wrong=f"the right side is not of dtype {a.lhs.dtype}")
+    attempts: list[Attempt] = []
+    needs: dict[str, None] = {}
+    possible, reasons = None, []
+    for theory in theories(a):
+        try:
+            q = _query(theory, rule, a)
+        except Unmodelled as e:
+            reasons.append(str(e))
+            continue
+        needs.update(dict.fromkeys(q.needs))
+        refutes = (*q.assumed, smt.not_(q.claimed))
+        for encoding, seconds in theory.encodings:
+            by = f"{theory.by} {encoding.value}" if len(theory.encodings) > 1 else theory.by
+            attempts.append(Attempt(by, smt.script(refutes, encoding), seconds, theory.concrete))
+        if (rule.when is not None or _may_trap(q)) and possible is None:
+            possible = smt.script(q.assumed)
+    why = None if attempts else "; ".join(reasons)
+    return Obligation(rule.name, str(a), tuple(attempts), possible, names, tuple(needs), why)
+
+
+def _may_trap(q: _Query) -> bool:
+    return False
+
+
+def types_of(o: Obligation) -> Types:
+    """The dtypes of the variables of an obligation."""
+    return dict(o.variables)

@@ -1,0 +1,202 @@
+"""One case of a campaign: made, judged, counted; and a failing one: judged again, and bisected.
+
+Takes: a `Setup`, which says all that decides a campaign, and the number of a case. Gives: `Examined`, a pure function of the two
+(but for what a time limit or the machine's memory decides), so that a case lost with its process can be had again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from uops.compiler import pipeline
+from uops.fuzz import kinds, oracles
+from uops.fuzz.bisect import bisect
+from uops.fuzz.kinds import KINDS, Sample
+from uops.fuzz.oracles import Context, Oracle
+from uops.fuzz.stages import Fault
+from uops.fuzz.subject import Refused, Subject, raised
+from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
+from uops.spec.errors import UopsError
+from uops.spec.node import UOp, toposort
+from uops.spec.rows import ROWS
+
+Json = dict[str, Any]
+Told = Callable[[str], Any]
+#: Upper ends of the classes that widths of allowed sets are counted in, in ulp.
+WIDTHS = (0, 1, 2, 4, 8, 16, 64, 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What decides the cases of a campaign and who judges them; `options` go to the backend's factory, None for its fastest."""
+
+    backend: str
+    seed: int = 0
+    kinds: tuple[str, ...] = kinds.DEFAULT
+    oracles: tuple[str, ...] = oracles.DEFAULT
+    against: str | None = None
+    options: Json | None = None
+    path: tuple[str, ...] = ()
+
+    def to_json(self) -> Json:
+        return asdict(self)
+
+    @classmethod
+    def of(cls, found: Json) -> Setup:
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()})
+
+
+class Examined(NamedTuple):
+    """What became of case `k`: the oracle that objected and why, None if none did; `counts` are the coverage that it adds."""
+
+    k: int
+    oracle: str | None
+    fault: Fault | None
+    counts: Counter[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Triaged:
+    """Where a fault comes from. Of a subject that is no target of our compiler, and of a fault that bisection does not see, the
+    places are None."""
+
+    oracle: str
+    fault: Fault
+    stage: str | None = None
+    pass_: str | None = None
+    step: str | None = None
+    rule: str | None = None
+    kernel: str | None = None
+    nodes: tuple[str, ...] = field(default=())
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Two findings with one key are one: the oracle, the first bad pass, and the rule, or else what was wrong and on which ops."""
+        if self.pass_ is not None:
+            return self.oracle, self.pass_, self.rule or self.step or ""
+        return self.oracle, self.fault.kind, signature(self.fault), *self.nodes
+
+    def like(self, other: Triaged) -> bool:
+        """Whether a smaller program shows the same: the oracle, and the same first bad pass or the same kind of fault."""
+        if self.pass_ is not None or other.pass_ is not None:
+            return (self.oracle, self.pass_) == (other.oracle, other.pass_)
+        return (self.oracle, self.fault.kind, signature(self.fault)) == (other.oracle, other.fault.kind, signature(other.fault))
+
+    def to_json(self) -> Json:
+        return asdict(self) | {"fault": self.fault._asdict()}
+
+    @classmethod
+    def of(cls, found: Json) -> Triaged:
+        return cls(**(found | {"fault": Fault(**found["fault"]), "nodes": tuple(found["nodes"])}))
+
+
+def signature(fault: Fault) -> str:
+    """What an error says, without what differs from case to case: the place that raised it."""
+    place = fault.message.rpartition("[")[2].rstrip("]") if fault.message.endswith("]") else ""
+    return "" if fault.kind == "value" else place
+
+
+class Bench:
+    """The backends and oracles of a Setup, in this process."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        kinds.known(setup.kinds)
+        self.subject = Subject(setup.backend, setup.options)
+        self.against = Subject(setup.against) if setup.against else None
+        self.oracles = oracles.chosen(setup.oracles, self.subject, self.against)
+
+    def sample(self, k: int) -> Sample:
+        return kinds.sample(self.setup.seed, k, self.setup.kinds)
+
+    def seed(self, k: int) -> int:
+        """What the oracles' own choices for case `k` depend on."""
+        return kinds.number(self.setup.seed, k)
+
+    def due(self, k: int) -> list[Oracle]:
+        return [o for o in self.oracles if oracles.due(o, self.setup.seed, k)]
+
+    def case(self, k: int, told: Told = lambda name: None) -> Examined:
+        """Make case `k` and judge it; `told` hears of each oracle before it is asked."""
+        told("generator")
+        try:
+            sample = self.sample(k)
+        except Exception as e:
+            return Examined(k, "generator", raised(e), Counter(cases=1))
+        c = self._context(sample, self.seed(k))
+        c.counts.update(cases=1, **{f"kind:{sample.kind}": 1})
+        try:
+            found = oracles.first_fault(c, self.due(k), told)
+        except Refused as e:
+            c.counts[f"refused:{_reason(e)}"] += 1
+            found = None
+        _cover(c, sample)
+        return Examined(k, *(found or (None, None)), c.counts)
+
+    def judge(self, sample: Sample, seed: int, names: Sequence[str], told: Told = lambda name: None) -> tuple[str, Fault] | None:
+        """The first of these oracles that objects to a sample; a refusal is no objection."""
+        try:
+            return oracles.first_fault(self._context(sample, seed), [o for o in self.oracles if o.name in names], told)
+        except Refused:
+            return None
+
+    def triage(self, sample: Sample, seed: int, oracle: str) -> Triaged | None:
+        """What the oracle objects to and, by bisection, where it comes from."""
+        found = self.judge(sample, seed, (oracle,))
+        if found is None:
+            return None
+        fault = found[1]
+        target = self.subject.target
+        if target is None or KINDS[sample.kind].dialect is not Dialect.TENSOR:
+            return Triaged(oracle, fault, nodes=shape_of(sample.graph))
+        place = self._bisected(sample, oracles.ORACLES[oracle])
+        return Triaged(oracle, fault, *place) if place else Triaged(oracle, fault, nodes=shape_of(sample.graph))
+
+    def _bisected(self, sample: Sample, oracle: Oracle) -> tuple[str | None, ...]:
+        target = self.subject.target
+        assert target is not None
+        try:
+            f = bisect(sample.graph, sample.inputs, target, pipeline.PIPELINE, config=oracle.config)
+        except UopsError:  # the program itself traps, or is refused
+            return ()
+        return () if f is None else (f.stage, f.pass_, f.step, f.rule, f.kernel)
+
+    def _context(self, sample: Sample, seed: int) -> Context:
+        return Context(sample, self.subject, self.against, seed)
+
+
+def shape_of(root: UOp) -> tuple[str, ...]:
+    """What a program is made of: its ops with their dtypes."""
+    return tuple(sorted({f"{u.op.name.lower()}:{u.dtype.short}" for u in toposort(root) if u.dtype is not dt.index}))
+
+
+# ---------------------------------------------------------------------------------------------------------------- coverage
+
+
+def _reason(e: Refused) -> str:
+    """A refusal without its particulars."""
+    return str(e).split(":")[0].splitlines()[0][:60]
+
+
+def _cover(c: Context, sample: Sample) -> None:
+    """Count which rows met which dtypes, and how wide the allowed sets are."""
+    c.counts.update({f"row:{ROWS[u.op].id}|{u.dtype.name}" for u in toposort(sample.graph) if u.op in ROWS})
+    expected = c.__dict__.get("expected")
+    for s in () if expected is None else expected.__dict__.get("strict", {}).values():
+        for name, n in s.kinds().items():
+            if n:
+                c.counts[f"set:{name}"] += n
+        if s.dtype.is_float:
+            c.counts.update(_widths(s.width_ulps()))
+
+
+def _widths(widths: Any) -> Counter[str]:
+    at = np.searchsorted(WIDTHS, widths.reshape(-1))
+    names = [*(f"width:{w}" for w in WIDTHS), "width:more"]
+    return Counter({names[k]: int(n) for k, n in enumerate(np.bincount(at, minlength=len(names))) if n})

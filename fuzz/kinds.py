@@ -1,0 +1,101 @@
+"""What a campaign draws: the kinds of programs, and case k of a seed.
+
+`sample(seed, k, kinds)` is a pure function of its arguments and of VERSION (and of NumPy, whose generators fill the arrays), so that
+any case of a campaign can be made again alone. A kind says of which dialect its programs are; oracles say which dialects they judge.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from uops.fuzz import bestiary
+from uops.fuzz.draw import SeededDraw
+from uops.fuzz.generate import Case, generate
+from uops.fuzz.producers import FEATURES
+from uops.fuzz.values import Draw
+from uops.spec.dialects import Dialect
+from uops.spec.errors import UopsError
+from uops.spec.node import UOp
+from uops.spec.record import dataclass
+
+#: Changes whenever some (seed, k, kinds) gives another case.
+VERSION = 1
+#: Nodes and elements of one graph, small ones more often: most bugs need little, and little runs fast.
+NODES = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 16)
+ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
+#: What needs several devices.
+MULTIPLE = frozenset({"shards", "everywhere"})
+#: What calls bodies or orders effects.
+BODIES = frozenset({"function", "call"})
+
+
+class Sample(NamedTuple):
+    """A program with inputs; `opts` says how its kernels are scheduled (`uops.fuzz.schedules`), "" for the compiler's choice."""
+
+    kind: str
+    graph: UOp
+    inputs: Mapping[str, Any]
+    opts: str = ""
+
+
+class UnknownKind(UopsError, LookupError):
+    """No kind has the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """`weight`: how often it is drawn where several kinds are asked for."""
+
+    name: str
+    what: str
+    dialect: Dialect
+    make: Callable[[Draw], Case]
+    weight: int = 1
+
+
+def _tensor(features: frozenset[str]) -> Callable[[Draw], Case]:
+    def make(draw: Draw) -> Case:
+        return generate(draw, nodes=draw.choice(NODES), max_elements=draw.choice(ELEMENTS), features=features)
+
+    return make
+
+
+def _bestiary(draw: Draw) -> Case:
+    return bestiary.generate(draw, draw.choice(tuple(bestiary.FAMILIES)))
+
+
+# fmt: off
+KINDS: dict[str, Kind] = {k.name: k for k in (
+    Kind("tensor",   "graphs of every op of one device",               Dialect.TENSOR,   _tensor(FEATURES - MULTIPLE), 4),
+    Kind("devices",  "graphs on several devices",                      Dialect.TENSOR,   _tensor(FEATURES)),
+    Kind("bestiary", "graphs of the second document, against legalize", Dialect.BESTIARY, _bestiary),
+)}
+# fmt: on
+#: What is drawn where nothing is asked for.
+DEFAULT = ("tensor",)
+
+
+def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT) -> Sample:
+    """Case `k` of `seed`. Raises UnknownKind."""
+    draw = SeededDraw(number(VERSION, seed, k, *kinds))
+    kind = draw.choice(_weighted(kinds))
+    return Sample(kind.name, *kind.make(draw))
+
+
+def known(names: Sequence[str]) -> tuple[Kind, ...]:
+    """The kinds of these names. Raises UnknownKind."""
+    missing = [n for n in names if n not in KINDS]
+    if missing:
+        raise UnknownKind(f"no kind is called {missing[0]!r}; known: {', '.join(KINDS)}")
+    return tuple(KINDS[n] for n in names)
+
+
+def number(*parts: object) -> int:
+    """64 bits that depend on all parts; the same in every process."""
+    return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
+
+
+def _weighted(names: Sequence[str]) -> list[Kind]:
+    return [k for k in known(names) for _ in range(k.weight)]

@@ -1,0 +1,208 @@
+"""Oracles: how a program can be found to be wrong. Each is a value with a name, a cost, and what it needs.
+
+Takes: a `Context`, one sample and the backends of a campaign. Gives: a `Fault`, or None where all is well; raises Refused where the
+subject may and does say that it cannot take the program. Oracles are asked in order, and the first fault ends a case: what comes
+later would most often say the same again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from uops.backends.conformance.judge import Expectation
+from uops.backends.conformance.model import Case
+from uops.backends.guard import Side
+from uops.compiler import pipeline
+from uops.compiler.config import Config
+from uops.fuzz.bestiary import disagreement
+from uops.fuzz.bisect import bisect
+from uops.fuzz.draw import SeededDraw
+from uops.fuzz.generate import Case as Drawn
+from uops.fuzz.kinds import KINDS, Sample, number
+from uops.fuzz.stages import Fault, Outputs, differs
+from uops.fuzz.subject import PLAIN, Subject, judged, raised
+from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
+from uops.spec.errors import UopsError
+from uops.spec.ops import Op
+from uops.spec.node import toposort
+from uops.spec.record import dataclass as record
+from uops.spec.verify import verify
+
+#: What an oracle may need: a target of our compiler, a second backend.
+COMPILER, AGAINST = "a target of the compiler", "a second backend"
+
+
+@dataclass
+class Context:
+    """One sample under judgement. `seed` is all that an oracle's own choices depend on."""
+
+    sample: Sample
+    subject: Subject
+    against: Subject | None = None
+    seed: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+
+    @functools.cached_property
+    def expected(self) -> Expectation:
+        """What the interpreter allows."""
+        return Expectation(Case("", dt.void, "", self.sample.graph, dict(self.sample.inputs), ()))
+
+    @functools.cached_property
+    def ran(self) -> tuple[Outputs, Fault | None]:
+        """The subject's own run, buffers against the page after them or the page before."""
+        side = Side.END if self.seed % 2 else Side.START
+        return self.judged(self.subject, PLAIN, side)
+
+    def judged(self, subject: Subject, config: Config = PLAIN, side: Side = Side.END) -> tuple[Outputs, Fault | None]:
+        """A run of the sample on some backend, and what is wrong with it."""
+        graph, inputs = self.sample.graph, self.sample.inputs
+        return judged(subject, self.expected, lambda: subject.run(graph, inputs, config, side))
+
+    def draw(self, name: str) -> SeededDraw:
+        return SeededDraw(number(self.seed, name))
+
+
+@record(frozen=True, slots=True)
+class Oracle:
+    """`every`: it judges one case in so many, drawn by the seed; `cost`: what that costs, in runs of a program on the subject;
+    `config`: how the program that it looks at was compiled."""
+
+    name: str
+    what: str
+    check: Callable[[Context], Fault | None]
+    every: int = 1
+    cost: float = 1.0
+    needs: frozenset[str] = frozenset()
+    dialects: frozenset[Dialect] = frozenset({Dialect.TENSOR})
+    config: Config = PLAIN
+
+
+# -------------------------------------------------------------------------------------------------------------- the checks
+
+
+def _reference(c: Context) -> Fault | None:
+    """The interpreter evaluates the program without a complaint; bounds of every node hold (Unsound, if not)."""
+    try:
+        c.expected.strict
+    except Exception as e:
+        return raised(e)
+    return None
+
+
+def _well_formed(c: Context) -> Fault | None:
+    try:
+        verify(c.sample.graph, KINDS[c.sample.kind].dialect)
+    except UopsError as e:
+        return raised(e)
+    return None
+
+
+def _allowed(c: Context) -> Fault | None:
+    return c.ran[1]
+
+
+def _unoptimised(c: Context) -> Fault | None:
+    found, fault = c.judged(c.subject, UNOPTIMISED)
+    return fault or _same(c, found, c.ran[0])
+
+
+def _stages(c: Context) -> Fault | None:
+    target = c.subject.target
+    assert target is not None
+    found = bisect(c.sample.graph, c.sample.inputs, target, pipeline.PIPELINE, schedules=1)
+    return found and found.fault
+
+
+def _second(c: Context) -> Fault | None:
+    assert c.against is not None
+    found, fault = c.judged(c.against)
+    return fault or _same(c, found, c.ran[0])
+
+
+def _again(c: Context) -> Fault | None:
+    """The same program, compiled and run once more, gives the same bits."""
+    found, fault = c.judged(c.subject, side=Side.START if c.seed % 2 else Side.END)
+    return fault or next((f for k in c.expected.strict if (f := differs(k, c.ran[0][k], found[k]))), None)
+
+
+def _legalized(c: Context) -> Fault | None:
+    try:
+        found = disagreement(Drawn(c.sample.graph, dict(c.sample.inputs)), schedule=c.seed)
+    except Exception as e:
+        return raised(e)
+    return None if found is None else Fault("value", found)
+
+
+#: Ops on floats of which two schedules, or two backends, may choose different answers.
+_SEVERAL = frozenset({Op.REDUCE, Op.WMMA, Op.MAX, Op.EXP2, Op.LOG2, Op.SIN, Op.POW, Op.SQRT, Op.RECIP, Op.DIV, Op.MULACC})
+
+
+def _same(c: Context, found: Outputs, other: Outputs) -> Fault | None:
+    """Two runs of a program whose floats have one answer have the same bits; an answer that is *any* is none."""
+    if any(u.dtype.is_float and u.op in _SEVERAL for u in toposort(c.sample.graph)):
+        return None
+    exact = [k for k, s in c.expected.strict.items() if s.exact and k in found and k in other]
+    return next((f for k in exact if (f := differs(k, other[k], found[k]))), None)
+
+
+# --------------------------------------------------------------------------------------------------------------- the table
+
+UNOPTIMISED = Config(reuse=False, optimize=False)
+
+# fmt: off
+ORACLES: dict[str, Oracle] = {o.name: o for o in (
+    Oracle("form",        "the verifier accepts what the generator made", _well_formed, 32, 0.1,
+           dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY})),
+    Oracle("reference",   "the interpreter and its intervals accept the program", _reference, 1, 0.1),
+    Oracle("allowed",     "every element is in the interpreter's allowed set", _allowed),
+    Oracle("again",       "a second compilation gives the same bits", _again, 32),
+    Oracle("unoptimised", "without schedules the same is given", _unoptimised, 8, 0.7, frozenset({COMPILER}), config=UNOPTIMISED),
+    Oracle("stages",      "every stage gives what the one before it gives", _stages, 32, 10.0, frozenset({COMPILER})),
+    Oracle("second",      "a second backend gives the same", _second, 1, 1.0, frozenset({AGAINST})),
+    Oracle("legalized",   "a graph of the second document means what its legal form means", _legalized,
+           dialects=frozenset({Dialect.BESTIARY})),
+)}
+# fmt: on
+#: What a campaign asks where nothing is said.
+DEFAULT = tuple(ORACLES)
+
+
+class UnknownOracle(UopsError, LookupError):
+    """No oracle has the name."""
+
+
+def chosen(names: Sequence[str], subject: Subject, against: Subject | None) -> tuple[Oracle, ...]:
+    """The oracles of these names, in the table's order, without those that need what is not there. Raises UnknownOracle."""
+    missing = [n for n in names if n not in ORACLES]
+    if missing:
+        raise UnknownOracle(f"no oracle is called {missing[0]!r}; known: {', '.join(ORACLES)}")
+    there = _there(subject, against)
+    return tuple(o for o in ORACLES.values() if o.name in names and o.needs <= there)
+
+
+def _there(subject: Subject, against: Subject | None) -> frozenset[str]:
+    found = {COMPILER} if subject.target is not None else set()
+    return frozenset(found | ({AGAINST} if against is not None else set()))
+
+
+def due(oracle: Oracle, seed: int, k: int) -> bool:
+    """Whether the oracle judges case k of a campaign."""
+    return oracle.every == 1 or number(seed, k, oracle.name) % oracle.every == 0
+
+
+def first_fault(c: Context, oracles: Sequence[Oracle], told: Callable[[str], Any] = lambda name: None) -> tuple[str, Fault] | None:
+    """The first oracle that objects, and why; `told` hears of each before it is asked. Raises Refused."""
+    dialect = KINDS[c.sample.kind].dialect
+    for o in oracles:
+        if dialect in o.dialects:
+            told(o.name)
+            c.counts[f"oracle:{o.name}"] += 1
+            fault = o.check(c)
+            if fault is not None:
+                return o.name, fault
+    return None

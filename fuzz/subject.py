@@ -1,0 +1,87 @@
+"""The backend under test, in this process, and how one run of it ends.
+
+Takes: a backend's name and options, and programs with inputs. Gives: the outputs of a run, or the `Fault` that it is. A target of
+the compiler is driven past its runtime's cache: every program is compiled anew, with every buffer between guard pages.
+
+A refusal (CompileError, Unsupported) is no fault where a program is on several devices, or the backend no target of our compiler: it
+raises `Refused`, which campaigns count.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from uops.backends import registry
+from uops.backends.answer import fault as form_fault
+from uops.backends.conformance.judge import Expectation, outputs_of
+from uops.backends.contract import Backend, CompilerBackend
+from uops.backends.guard import GuardedProgram, Side
+from uops.compiler.config import Config
+from uops.compiler.target import Target
+from uops.fuzz.stages import Fault, Outputs, outside
+from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
+from uops.spec.node import UOp, toposort
+from uops.spec.result import Result
+
+#: Options that make a backend fast to compile with.
+FAST: dict[str, dict[str, Any]] = {"llvm": {"tier": "fast"}}
+PLAIN = Config(reuse=False)
+
+
+class Refused(UopsError):
+    """The subject says that it cannot take the program, and may."""
+
+
+class Subject:
+    """A backend by name. Raises UnknownBackend, BrokenBackend."""
+
+    def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
+        self.name = name
+        self.backend: Backend = registry.get(name, **(FAST.get(name, {}) if options is None else options))
+        self.capabilities = registry.declared(name, self.backend)
+
+    @property
+    def target(self) -> Target | None:
+        """What the compiler compiles for, of a backend that is a target of it."""
+        return self.backend.target if isinstance(self.backend, CompilerBackend) else None
+
+    def run(self, graph: UOp, inputs: Mapping[str, Any], config: Config = PLAIN, side: Side = Side.END) -> Result:
+        """One run; raises whatever the subject raises."""
+        if self.target is None:
+            return self.backend.run(graph, inputs)
+        return GuardedProgram(graph, self.target, side, config)(inputs)
+
+    def may_refuse(self, graph: UOp) -> bool:
+        """Whether it may say that it does not have what the graph needs."""
+        return self.target is None or any(isinstance(u.device, tuple) for u in toposort(graph))
+
+
+def judged(subject: Subject, expected: Expectation, run: Callable[[], Result]) -> tuple[Outputs, Fault | None]:
+    """The outputs of a run and what is wrong with them. Raises Refused."""
+    graph, inputs = expected.case.graph, expected.case.inputs
+    try:
+        result = run()
+    except (CompileError, Unsupported) as e:
+        if subject.may_refuse(graph):
+            raise Refused(str(e)) from e
+        return {}, Fault("refused", str(e))
+    except Exception as e:  # a backend may raise anything
+        return {}, raised(e)
+    wrong = form_fault(graph, inputs, result)
+    if wrong is not None:
+        return {}, Fault("form", wrong)
+    found = outputs_of(result)
+    return found, next((f for k in expected.strict if (f := outside(expected, k, found))), None)
+
+
+def raised(e: BaseException) -> Fault:
+    """An exception as a fault: its class, its words, and where it was raised."""
+    if isinstance(e, MemoryError):
+        return Fault("memory", str(e) or "not enough memory")
+    frames = traceback.extract_tb(e.__traceback__)
+    place = f" [{Path(frames[-1].filename).name}: {frames[-1].name}]" if frames else ""
+    claim = f"{e.claim}: " if isinstance(e, SpecError) and e.claim and e.claim not in str(e) else ""
+    return Fault(type(e).__name__.lower(), f"{claim}{e}{place}")

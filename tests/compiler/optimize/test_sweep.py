@@ -1,0 +1,76 @@
+"""Columns are swept: memory is read row after row, and the results are those of sums column by column."""
+
+from itertools import count
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from scheduled_programs import matmul, p
+
+import uops
+from uops.compiler.optimize.heuristics import SWEPT_ROWS, choose
+from uops.compiler.optimize.schedule import begin, sink
+from uops.compiler.passes.callify import callify
+from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.target import Machine
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace
+from uops.spec.axes import AxisType
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.scope import open_ranges
+
+WIDE = Machine(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), fma=True)
+
+
+def chosen(graph: UOp) -> UOp:
+    s = begin(rangeify(callify(graph)).src[0].src[0])
+    assert s is not None
+    return sink(choose(s, WIDE, count(100)))
+
+
+def test_rows_are_outside_of_columns() -> None:
+    order = toposort(chosen(b.reduce(p(0, 64, 9000), Op.ADD, (0,))))
+    (memory,) = (u for u in order if u.op is Op.BUFFER)
+    assert memory.arg.addrspace is AddrSpace.REG and memory.arg.size * 4 <= WIDE.caches[0] // 2
+    ends = [u for u in order if u.op is Op.END]
+    live = open_ranges(order)
+    rows = next(u for u in ends if u.src[1].arg.type is AxisType.REDUCE)
+    assert not any(r.arg.type is AxisType.REDUCE for u in ends if u.src[1].arg.type is AxisType.UPCAST for r in live[rows])
+    (load,) = (u for u in order if u.op is Op.LOAD and u.src[0].src[0].op is Op.PARAM)
+    assert {r.arg.type for r in live[load]} == {AxisType.REDUCE, AxisType.UNROLL, AxisType.LOOP, AxisType.UPCAST}
+
+
+@pytest.mark.parametrize("shape", [(SWEPT_ROWS - 1, 4096), (64, 256)])
+def test_few_rows_or_columns_are_summed_in_registers(shape: tuple[int, int]) -> None:
+    assert not any(u.op is Op.BUFFER for u in toposort(chosen(b.reduce(p(0, *shape), Op.ADD, (0,)))))
+
+
+def data(*shape: int, dtype: Any = np.float32) -> Any:
+    return (np.arange(np.prod(shape)) * 7 % 5 % 3 - 1).reshape(shape).astype(dtype)
+
+
+@pytest.mark.parametrize("d", [dt.bfloat16, dt.float32, dt.float64, dt.int32, dt.uint8], ids=lambda d: d.name)
+@pytest.mark.parametrize("shape", [(17, 1031), (40, 4999)])
+def test_sums_of_columns_of_any_shape(shape: tuple[int, int], d: dt.DType) -> None:
+    """Integers from -1 to 1: every partial sum is exact, in bfloat16 too."""
+    x = np.abs(data(*shape)).astype(ml_dtypes.bfloat16 if d is dt.bfloat16 else d.name)
+    (got,) = uops.compile(b.reduce(p(0, *shape, dtype=d), Op.ADD, (0,)), backend="llvm")({"p0": x}).values
+    np.testing.assert_array_equal(got.reshape(-1).astype(np.float64), x.astype(np.float64).sum(0))
+
+
+@pytest.mark.parametrize("d", [dt.bfloat16, dt.float32], ids=lambda d: d.name)
+def test_a_vector_times_a_matrix(d: dt.DType) -> None:
+    numpy = ml_dtypes.bfloat16 if d is dt.bfloat16 else np.float32
+    x, y = data(1, 96, dtype=numpy), data(96, 611, dtype=numpy)
+    (got,) = uops.compile(matmul(p(0, 1, 96, dtype=d), p(1, 96, 611, dtype=d)), backend="llvm")({"p0": x, "p1": y}).values
+    np.testing.assert_array_equal(got.astype(np.float64), x.astype(np.float64) @ y.astype(np.float64))
+
+
+def test_maxima_keep_nans_and_empty_columns_of_masked_rows() -> None:
+    x = data(33, 700)
+    x[5, 3], x[:, 9] = np.nan, -np.inf
+    (got,) = uops.compile(b.reduce(p(0, 33, 700), Op.MAX, (0,)), backend="llvm")({"p0": x}).values
+    np.testing.assert_array_equal(got.reshape(-1), x.max(0))
