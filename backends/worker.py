@@ -236,6 +236,10 @@ class Process:
         self._log.seek(max(0, size - _TAIL))
         return self._log.read().decode(errors="replace").strip()
 
+    def kill(self) -> None:
+        """End the process now, from any thread; whoever waits for it finds it gone."""
+        self._popen.kill()
+
     def end(self, patience: float = 2.0) -> None:
         """Close the pipes, which asks the process to end; kill it if it does not."""
         self._requests.close()

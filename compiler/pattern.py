@@ -163,7 +163,7 @@ def match(p: Pattern, u: UOp, found: Binding) -> bool:
             return False
         return all(match(q, s, found) for q, s in zip(p.src, u.src))
     if p.name is None:
-        return u.op is Op.CONST and _same_number(u.arg, p.value)
+        return u.op is Op.CONST and same_number(u.arg, p.value)
     if p.constant and u.op is not Op.CONST:
         return False
     seen = found.get(p.name)
@@ -184,15 +184,15 @@ def _match_type(p: Pattern, u: UOp, found: Binding) -> bool:
     return seen is u.arg.dtype and u.arg.dtype in p.to.among
 
 
-def _same_number(arg: A.ConstArg, value: object) -> bool:
+def same_number(arg: A.ConstArg, value: object) -> bool:
     """By bits for floats (R23); True stands for 1 only where the dtype is bool."""
     assert isinstance(value, (bool, int, float))
     if isinstance(value, bool) and arg.dtype is not dt.bool_:
         return False
-    return arg == A.ConstArg(_number(value, arg.dtype), arg.dtype)
+    return arg == A.ConstArg(literal(value, arg.dtype), arg.dtype)
 
 
-def _number(value: bool | int | float, d: DType) -> bool | int | float:
+def literal(value: bool | int | float, d: DType) -> bool | int | float:
     return bool(value) if d is dt.bool_ else float(value) if d.is_float else int(value)
 
 
@@ -209,7 +209,7 @@ def instantiate(p: Pattern, found: Mapping[str, UOp | DType], like: DType | None
         if like is None:
             raise Crash(f"literal {p.value!r} has no neighbour to take its dtype from")
         assert p.value is not None
-        return UOp(Op.CONST, (), A.ConstArg(_number(p.value, like), like))
+        return UOp(Op.CONST, (), A.ConstArg(literal(p.value, like), like))
     built = [None if q.op is None and q.name is None else instantiate(q, found) for q in p.src]
     sibling = _sibling_dtype(p, built, like)
     src = tuple(b if b is not None else instantiate(q, found, sibling(k)) for k, (q, b) in enumerate(zip(p.src, built)))

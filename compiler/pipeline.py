@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.log import active
+from uops.compiler.memory import Memory, remembering
 from uops.compiler.passes.bodies import Kept, each
 from uops.compiler.passes.callify import callify
 from uops.compiler.passes.expand import expanded
@@ -46,6 +47,7 @@ class Lowering:
     config: Config
     external: frozenset[UOp] = field(default_factory=frozenset)
     steps: dict[str, UOp] | None = None
+    memory: Memory = field(default_factory=Memory)
 
     @functools.cached_property
     def choose(self) -> Choose:
@@ -173,7 +175,8 @@ def _run(graph: UOp, target: Target, config: Config | None) -> Iterator[tuple[st
 
 def run_pass(p: Pass, graph: UOp, state: Lowering) -> UOp:
     """What one pass makes of `graph`; with `Config.verify`, a Crash where that is not well-formed."""
-    graph = p.run(graph, state)
+    with remembering(state.memory):
+        graph = p.run(graph, state)
     _verify(graph, p.gives, f"pass {p.name}", state)
     return graph
 

@@ -8,16 +8,17 @@ is sound alone. Termination: every step lowers `cost`, a fixed order on nodes; `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from uops.compiler.compiled import steps
 from uops.compiler.linear import same_sum
 from uops.compiler.log import Move, active
+from uops.compiler.memory import memory
 from uops.compiler.pattern import Binding, Pattern, instantiate, match, spell
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.errors import Crash
-from uops.spec.node import UOp
+from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.record import dataclass as record
 
@@ -47,7 +48,7 @@ class Rule:
         found: Binding = {}
         if not match(self.lhs, u, found):
             return None
-        if self.types is not None and not self.types(_types(found)):
+        if self.types is not None and not self.types(bound_types(found)):
             return None
         if self.witness is not None:
             proposed = self.witness(found)
@@ -59,7 +60,7 @@ class Rule:
         return instantiate(self.rhs, found, u.dtype), found
 
 
-def _types(found: Binding) -> dict[str, DType]:
+def bound_types(found: Binding) -> dict[str, DType]:
     """The bound type variables, and under `S` the dtype of the cast value, which no type variable names."""
     types = {name: d for name, d in found.items() if isinstance(d, DType)}
     source = next((n.dtype for n in found.values() if isinstance(n, UOp)), None)
@@ -87,79 +88,90 @@ class Step:
     binding: Binding
 
 
-@dataclass(slots=True)
 class Rewriter:
-    """Applies `rules`, the first that fits, until none does. Results are remembered per node for the life of the object."""
+    """Applies `rules`, the first that fits, until none does. Results are remembered per node for the life of the object (`done`), or
+    of the memory in use here (`uops.compiler.memory`), unless the steps are logged or checked."""
 
-    rules: Sequence[Rule]
-    log: list[Step] | None = None
-    check: bool = False
-    done: dict[UOp, UOp] = field(default_factory=dict)
-    table: dict[Op, tuple[Rule, ...]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.table = index_by_op(self.rules)
-        if self.log is None and active() is not None:
-            self.log = []
+    def __init__(self, rules: Sequence[Rule], log: list[Step] | None = None, check: bool = False) -> None:
+        self.rules, self.check = rules, check
+        self.log = [] if log is None and active() is not None else log
+        self.steps = steps(rules)
+        self.done: dict[UOp, UOp] = {}
+        shared = memory() if self.log is None and not check else None
+        if shared is not None:
+            self.done = shared.normal.setdefault((type(self), id(rules)), (rules, {}))[1]
 
     def __call__(self, root: UOp) -> UOp:
         """The normal form of `root`; iterative."""
-        done, stack = self.done, [root]
-        waiting: dict[UOp, UOp] = {}  # node -> what it was replaced by
-        while stack:
-            u = stack[-1]
-            if u in done:
-                stack.pop()
-                continue
-            next_ = waiting.get(u)
-            if next_ is None:
-                missing = [s for s in u.src if s not in done]
-                if missing:
-                    stack.extend(missing)
-                    continue
-                next_ = self._step(u)
-                if next_ is u:
-                    done[u] = u
-                    stack.pop()
-                    continue
-                waiting[u] = next_
-            if next_ in done:
-                done[u] = done[next_]
-                stack.pop()
-            else:
-                stack.append(next_)
+        done = self.done
+        if root not in done:
+            self._normalise(root)
         heard = active()
         if heard is not None:
             heard.moves.append(Move("rules", root, done[root], done, None, self.log or (), self.rules))
         return done[root]
 
-    def _step(self, u: UOp) -> UOp:
-        """`u` on normal sources, or one rule applied to it, or `u` itself when it is normal."""
-        src = tuple(self.done[s] for s in u.src)
-        if any(a is not b for a, b in zip(src, u.src)):
-            return u.replace(src=src)
-        for rule in self.table.get(u.op, ()):
-            applied = rule.apply(u)
-            if applied is not None:
-                self._record(rule, u, *applied)
-                return applied[0]
-        return u
+    def _normalise(self, root: UOp) -> None:
+        """Fill `done` for everything below `root`. A frame is a graph to normalise: its nodes, sources first, and the nodes that will
+        become what its root becomes. A rule that makes a new node opens a frame for it."""
+        done = self.done
+        frames: list[tuple[UOp, Iterator[UOp], tuple[UOp, ...]]] = [(root, iter(_missing(root, done)), ())]
+        while frames:
+            goal, order, waiting = frames[-1]
+            for u in order:
+                if u in done:
+                    continue
+                src = u.src
+                new = tuple([done[s] for s in src])
+                v = u if new == src else UOp(u.op, new, u.arg, u.tag)
+                found = done.get(v)
+                if found is None:
+                    next_ = self.applied(v)
+                    if next_ is not None:
+                        found = done.get(next_)
+                        if found is None:
+                            frames.append((next_, iter(_missing(next_, done)), (u, v)))
+                            break
+                    else:
+                        found = v
+                    done[v] = found
+                done[u] = found
+            else:
+                frames.pop()
+                for u in waiting:
+                    done[u] = done[goal]
 
-    def _record(self, rule: Rule, before: UOp, after: UOp, binding: Binding) -> None:
-        if self.check and cost(after) >= cost(before):
-            raise Crash(f"{rule} does not descend: cost {cost(before)} became {cost(after)} at {before!r}")
+    def applied(self, u: UOp) -> UOp | None:
+        """What the first rule that fits makes of `u`, whose sources are normal."""
+        found = self.steps[u.op](u)
+        if found is None:
+            return None
+        rule, after, binding = found
+        if self.check and cost(after) >= cost(u):
+            raise Crash(f"{rule} does not descend: cost {cost(u)} became {cost(after)} at {u!r}")
         if self.log is not None:
-            self.log.append(Step(rule.name, before, after, binding))
+            self.log.append(Step(rule.name, u, after, binding))
+        return after
 
 
-def index_by_op(rules: Iterable[Rule]) -> dict[Op, tuple[Rule, ...]]:
-    """The rules that can apply to a node of each op, in order."""
-    table: dict[Op, tuple[Rule, ...]] = {}
-    for rule in rules:
-        if rule.lhs.op is None:
-            raise Crash(f"{rule} matches every node")
-        table[rule.lhs.op] = (*table.get(rule.lhs.op, ()), rule)
-    return table
+def _missing(root: UOp, done: Mapping[UOp, UOp]) -> list[UOp]:
+    """The nodes at and below `root` that are not done, sources first."""
+    order: list[UOp] = []
+    seen: set[UOp] = set()
+    stack: list[UOp | None] = [root]  # a None lies on a node whose sources come before it
+    while stack:
+        u = stack.pop()
+        if u is None:
+            order.append(stack.pop())  # type: ignore[arg-type]
+        elif u not in seen and u not in done:
+            seen.add(u)
+            if u.src:
+                stack.append(u)
+                stack.append(None)
+                stack.extend(u.src[::-1])
+            else:
+                order.append(u)
+    return order
 
 
 #: Weight of an op in the cost order; a leaf weighs 1. Division is dear, and dearer the more it divides, so that terms leave it.
@@ -181,15 +193,13 @@ def cost(root: UOp) -> int:
     Strictly monotonic in every source but for that one unit, which is less than any rule that makes a constant saves; so a step
     that lowers the cost of a node lowers that of every node above, and rewriting ends.
     """
-    found: dict[UOp, int] = {}
-    stack = [root]
-    while stack:
-        u = stack[-1]
-        missing = [s for s in u.src if s not in found]
-        if missing:
-            stack.extend(missing)
+    shared = memory()
+    found: dict[UOp, int] = {} if shared is None else shared.costs
+    if root in found:
+        return found[root]
+    for u in toposort(root) if shared is None else toposort(root, gate=lambda u: u not in found):
+        if u in found:
             continue
-        stack.pop()
         misplaced = u.op in _COMMUTES and u.src[0].op is Op.CONST and u.src[1].op is not Op.CONST
         found[u] = (WEIGHT.get(u.op, _DEFAULT_WEIGHT) if u.src else 1) + sum(found[s] for s in u.src) + misplaced
         if u.op in _DIVISIONS:

@@ -2,8 +2,8 @@
 
 Calling convention of a loaded kernel: `kernel(addresses, scalars)`, both with one entry per argument of its Call, in slot order.
 The entry of a buffer is its address (the other table's is ignored), the entry of a named variable its value. A target whose kernels
-cannot follow a host address as it is also has `lend`; the runtime calls kernels while the memory that they use is lent. One that can make
-a whole program one native call has `enter`.
+cannot follow a host address as it is also has `lend`; the runtime calls kernels while the memory that they use is lent. One that
+can make a whole program one native call has `enter`.
 """
 
 from __future__ import annotations

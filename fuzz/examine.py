@@ -7,8 +7,8 @@ Takes: a `Setup`, which says all that decides a campaign, and the number of a ca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +45,8 @@ class Setup:
     path: tuple[str, ...] = ()
 
     def to_json(self) -> Json:
-        return asdict(self)
+        """All but `path`, which says where the process finds a backend `module:attribute`, and decides nothing."""
+        return {k: v for k, v in asdict(self).items() if k != "path"}
 
     @classmethod
     def of(cls, found: Json) -> Setup:
@@ -61,39 +62,50 @@ class Examined(NamedTuple):
     counts: Counter[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Triaged:
-    """Where a fault comes from. Of a subject that is no target of our compiler, and of a fault that bisection does not see, the
-    places are None."""
+class Place(NamedTuple):
+    """Where bisection puts the blame."""
+
+    stage: str
+    pass_: str
+    step: str | None
+    rule: str | None
+    kernel: str | None
+
+
+#: Machine code that ends its process.
+MACHINE_CODE = Place("backend", "backend", None, None, None)
+
+
+class Triaged(NamedTuple):
+    """A fault and where it comes from; `place` is None of a subject that is no target of our compiler, and where bisection sees
+    nothing. `made_of`: see `made_of`."""
 
     oracle: str
     fault: Fault
-    stage: str | None = None
-    pass_: str | None = None
-    step: str | None = None
-    rule: str | None = None
-    kernel: str | None = None
-    nodes: tuple[str, ...] = field(default=())
+    place: Place | None
+    made_of: tuple[str, ...]
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Two findings with one key are one: the oracle, the first bad pass, and the rule, or else what was wrong and on which ops."""
-        if self.pass_ is not None:
-            return self.oracle, self.pass_, self.rule or self.step or ""
-        return self.oracle, self.fault.kind, signature(self.fault), *self.nodes
+        """Findings of one key are one: the oracle, the first bad pass and the rule, or else what was wrong and on which ops."""
+        if self.place is not None:
+            return self.oracle, self.place.pass_, self.place.rule or self.place.step or ""
+        return self.oracle, self.fault.kind, signature(self.fault), *self.made_of
 
     def like(self, other: Triaged) -> bool:
         """Whether a smaller program shows the same: the oracle, and the same first bad pass or the same kind of fault."""
-        if self.pass_ is not None or other.pass_ is not None:
-            return (self.oracle, self.pass_) == (other.oracle, other.pass_)
-        return (self.oracle, self.fault.kind, signature(self.fault)) == (other.oracle, other.fault.kind, signature(other.fault))
+        if self.place is not None or other.place is not None:
+            return self.key[:2] == other.key[:2]
+        return self.key[:3] == other.key[:3]
 
     def to_json(self) -> Json:
-        return asdict(self) | {"fault": self.fault._asdict()}
+        place = None if self.place is None else self.place._asdict()
+        return {"oracle": self.oracle, "fault": self.fault._asdict(), "place": place, "made_of": list(self.made_of)}
 
     @classmethod
     def of(cls, found: Json) -> Triaged:
-        return cls(**(found | {"fault": Fault(**found["fault"]), "nodes": tuple(found["nodes"])}))
+        place = found["place"] and Place(**found["place"])
+        return cls(found["oracle"], Fault(**found["fault"]), place, tuple(found["made_of"]))
 
 
 def signature(fault: Fault) -> str:
@@ -139,39 +151,31 @@ class Bench:
         _cover(c, sample)
         return Examined(k, *(found or (None, None)), c.counts)
 
-    def judge(self, sample: Sample, seed: int, names: Sequence[str], told: Told = lambda name: None) -> tuple[str, Fault] | None:
-        """The first of these oracles that objects to a sample; a refusal is no objection."""
+    def judge(self, sample: Sample, seed: int, oracle: str) -> Fault | None:
+        """What one oracle objects to in a sample; a refusal is no objection."""
         try:
-            return oracles.first_fault(self._context(sample, seed), [o for o in self.oracles if o.name in names], told)
+            found = oracles.first_fault(self._context(sample, seed), [o for o in self.oracles if o.name == oracle])
         except Refused:
             return None
+        return None if found is None else found[1]
 
-    def triage(self, sample: Sample, seed: int, oracle: str) -> Triaged | None:
-        """What the oracle objects to and, by bisection, where it comes from."""
-        found = self.judge(sample, seed, (oracle,))
-        if found is None:
-            return None
-        fault = found[1]
+    def bisected(self, sample: Sample, oracle: str) -> Place | None:
+        """Where what an oracle looks at goes wrong first; None where it does not, or cannot be told."""
         target = self.subject.target
         if target is None or KINDS[sample.kind].dialect is not Dialect.TENSOR:
-            return Triaged(oracle, fault, nodes=shape_of(sample.graph))
-        place = self._bisected(sample, oracles.ORACLES[oracle])
-        return Triaged(oracle, fault, *place) if place else Triaged(oracle, fault, nodes=shape_of(sample.graph))
-
-    def _bisected(self, sample: Sample, oracle: Oracle) -> tuple[str | None, ...]:
-        target = self.subject.target
-        assert target is not None
+            return None
+        config = oracles.ORACLES[oracle].config
         try:
-            f = bisect(sample.graph, sample.inputs, target, pipeline.PIPELINE, config=oracle.config)
+            f = bisect(sample.graph, sample.inputs, target, pipeline.PIPELINE, config=config)
         except UopsError:  # the program itself traps, or is refused
-            return ()
-        return () if f is None else (f.stage, f.pass_, f.step, f.rule, f.kernel)
+            return None
+        return None if f is None else Place(f.stage, f.pass_, f.step, f.rule, f.kernel)
 
     def _context(self, sample: Sample, seed: int) -> Context:
         return Context(sample, self.subject, self.against, seed)
 
 
-def shape_of(root: UOp) -> tuple[str, ...]:
+def made_of(root: UOp) -> tuple[str, ...]:
     """What a program is made of: its ops with their dtypes."""
     return tuple(sorted({f"{u.op.name.lower()}:{u.dtype.short}" for u in toposort(root) if u.dtype is not dt.index}))
 

@@ -1,7 +1,7 @@
 """What a campaign draws: the kinds of programs, and case k of a seed.
 
-`sample(seed, k, kinds)` is a pure function of its arguments and of VERSION (and of NumPy, whose generators fill the arrays), so that
-any case of a campaign can be made again alone. A kind says of which dialect its programs are; oracles say which dialects they judge.
+`sample(seed, k, kinds)` is a pure function of its arguments and of VERSION (and of NumPy, whose generators fill the arrays), so
+that any case of a campaign can be made again alone. A kind says of which dialect its programs are; oracles say which they judge.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from uops.fuzz.subject import PLAIN, Subject, judged, raised
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
 from uops.spec.errors import UopsError
-from uops.spec.ops import Op
 from uops.spec.node import toposort
+from uops.spec.ops import Op
 from uops.spec.record import dataclass as record
 from uops.spec.verify import verify
 
@@ -88,7 +88,7 @@ class Oracle:
 def _reference(c: Context) -> Fault | None:
     """The interpreter evaluates the program without a complaint; bounds of every node hold (Unsound, if not)."""
     try:
-        c.expected.strict
+        _ = c.expected.strict
     except Exception as e:
         return raised(e)
     return None
@@ -176,13 +176,18 @@ class UnknownOracle(UopsError, LookupError):
     """No oracle has the name."""
 
 
-def chosen(names: Sequence[str], subject: Subject, against: Subject | None) -> tuple[Oracle, ...]:
-    """The oracles of these names, in the table's order, without those that need what is not there. Raises UnknownOracle."""
+def named(names: Sequence[str]) -> tuple[Oracle, ...]:
+    """The oracles of these names, in the table's order. Raises UnknownOracle."""
     missing = [n for n in names if n not in ORACLES]
     if missing:
         raise UnknownOracle(f"no oracle is called {missing[0]!r}; known: {', '.join(ORACLES)}")
+    return tuple(o for o in ORACLES.values() if o.name in names)
+
+
+def chosen(names: Sequence[str], subject: Subject, against: Subject | None) -> tuple[Oracle, ...]:
+    """Of the oracles of these names those that have what they need. Raises UnknownOracle."""
     there = _there(subject, against)
-    return tuple(o for o in ORACLES.values() if o.name in names and o.needs <= there)
+    return tuple(o for o in named(names) if o.needs <= there)
 
 
 def _there(subject: Subject, against: Subject | None) -> frozenset[str]:

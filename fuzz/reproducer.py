@@ -4,8 +4,8 @@
     ; input p0: 0x3f800000 0x7fc00000  as in file tests (`uops.fuzz.corpus`): floats by bits
     %0 = ...
 
-`write` and `read` are inverse. `uops run FILE` evaluates it on its inputs, `uops fuzz FILE` asks its oracle again. A *packet* is the
-same for another process: a JSON header and a binary body.
+`write` and `read` are inverse. `uops run FILE` evaluates it on its inputs, `uops fuzz FILE` asks its oracle again. A *packet* is
+the same for another process: a JSON header and a binary body.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """The process in which cases are made and judged; `uops.fuzz.process` is its other side.
 
 Started as `python -m uops.fuzz.serve READ WRITE`, two inherited pipe ends; frames as in `uops.backends.serve`. The first frame is
-{setup, memory}. Then, one at a time:
+{setup, memory, path}. Then, one at a time:
 
     {do: batch, first, stop, skip}     {at: k} before each case, and {batch: what they gave together}
-    {do: case, k}                      {oracle} before each oracle, and {case: what it gave, sample}
-    {do: triage, sample, seed, oracle} {triaged}
+    {do: case, k}                      {oracle} before each oracle, and {case: its finding}
+    {do: judge, sample, seed, oracle}  {judged: the fault}
+    {do: bisect, sample, oracle}       {bisected: the places that the fault comes from}
 
 Whatever ends the process - a crash of compiled code, a limit - is for the other side to see.
 """
@@ -16,14 +17,15 @@ import faulthandler
 import gc
 import os
 import resource
+import signal
 import sys
 import threading
 from collections import Counter
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 
 from uops.backends.serve import end_with_parent, limit, pack, read_frame
 from uops.fuzz.examine import Bench, Examined, Json, Setup
-from uops.fuzz.reproducer import from_packet, to_packet
+from uops.fuzz.reproducer import from_packet
 
 #: Cases between two collections of garbage, which graphs make much of.
 _COLLECT = 64
@@ -43,6 +45,7 @@ class Server:
 
     def serve(self, requests: BinaryIO) -> None:
         faulthandler.enable(all_threads=False)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side, which ends this one
         threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
         first = read_frame(requests)
         if first is None:
@@ -54,6 +57,7 @@ class Server:
             return
         self.tell({"ready": self.bench.subject.backend.version()})
         gc.freeze()
+        gc.disable()
         while (request := read_frame(requests)) is not None:
             header, body = request
             getattr(self, f"do_{header['do']}")(header, body)
@@ -77,21 +81,19 @@ class Server:
         self.tell({"batch": {"counts": counts, "findings": findings}})
 
     def do_case(self, asked: Json, body: bytes) -> None:
-        k = asked["k"]
-        found = self.bench.case(k, lambda name: self.tell({"oracle": name}))
-        self.tell({"case": {"counts": found.counts, "finding": _finding(found) if found.oracle is not None else None}})
+        found = self.bench.case(asked["k"], lambda name: self.tell({"oracle": name}))
+        self.tell({"case": None if found.oracle is None else _finding(found)})
 
-    def do_sample(self, asked: Json, body: bytes) -> None:
-        header, data = to_packet(self.bench.sample(asked["k"]))
-        self.tell({"sample": header}, data)
+    def do_judge(self, asked: Json, body: bytes) -> None:
+        fault = self.bench.judge(from_packet(asked["sample"], body), asked["seed"], asked["oracle"])
+        self.tell({"judged": fault and fault._asdict()})
 
-    def do_triage(self, asked: Json, body: bytes) -> None:
-        found = self.bench.triage(from_packet(asked["sample"], body), asked["seed"], asked["oracle"])
-        self.tell({"triaged": found and found.to_json()})
+    def do_bisect(self, asked: Json, body: bytes) -> None:
+        self.tell({"bisected": self.bench.bisected(from_packet(asked["sample"], body), asked["oracle"])})
 
 
 def _bench(settings: Json) -> Bench:
-    sys.path.extend(settings["setup"]["path"])
+    sys.path.extend(settings["path"])
     limit(resource.RLIMIT_CORE, 0)
     if settings["memory"]:
         limit(resource.RLIMIT_AS, settings["memory"])

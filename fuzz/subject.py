@@ -3,8 +3,8 @@
 Takes: a backend's name and options, and programs with inputs. Gives: the outputs of a run, or the `Fault` that it is. A target of
 the compiler is driven past its runtime's cache: every program is compiled anew, with every buffer between guard pages.
 
-A refusal (CompileError, Unsupported) is no fault where a program is on several devices, or the backend no target of our compiler: it
-raises `Refused`, which campaigns count.
+A refusal (CompileError, Unsupported) is no fault where a program is on several devices, or the backend no target of our compiler:
+it raises `Refused`, which campaigns count.
 """
 
 from __future__ import annotations

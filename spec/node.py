@@ -225,11 +225,34 @@ def _fill_deep(root: UOp, slot: str) -> Any:
     return get(root, slot)
 
 
+class _Orders(threading.local):
+    """`kept`: orders found before, by root, while somebody keeps them in this thread (`uops.compiler.memory`)."""
+
+    kept: dict[UOp, list[UOp]] | None = None
+
+
+orders = _Orders()
+#: Orders kept at most; then all are dropped.
+_MOST_ORDERS = 512
+
+
 def toposort(*roots: UOp, gate: Callable[[UOp], bool] | None = None) -> list[UOp]:
     """Every node reachable from `roots`, each once, sources before users, in a deterministic order; iterative.
 
     With `gate`, the sources of a node for which gate(node) is false are not entered.
     """
+    kept = orders.kept if gate is None and len(roots) == 1 else None
+    if kept is None:
+        return _toposort(roots, gate)
+    found = kept.get(roots[0])
+    if found is None:
+        if len(kept) >= _MOST_ORDERS:
+            kept.clear()
+        found = kept[roots[0]] = _toposort(roots, None)
+    return found[:]
+
+
+def _toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None) -> list[UOp]:
     seen: set[UOp] = set()
     order: list[UOp] = []
     stack: list[Any] = list(roots[::-1])  # a None lies on a node whose sources come before it

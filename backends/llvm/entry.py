@@ -1,9 +1,10 @@
 """How Python calls a program: one native function for all of them, driven by a table of words per program.
 
 `uops_call(self, args, count)` is a builtin of CPython (METH_FASTCALL). `self` is a tuple of a bytes object, which is the table, the
-fallback, and whatever else must live as long. It takes exactly what the table says - arrays of NumPy's own type with the very dtype,
-shape, C order and alignment, bools of bytes 0 and 1, ints within their bounds - makes the arrays of the results, runs the kernels,
-and gives the results. Anything else it hands to the fallback, which is the Python text of the same contract: it converts, or raises.
+fallback, and whatever else must live as long. It takes exactly what the table says - arrays of NumPy's own type with the very
+dtype, shape, C order and alignment, bools of bytes 0 and 1, ints within their bounds - makes the arrays of the results, runs the
+kernels, and gives the results. Anything else it hands to the fallback, which is the same contract in Python: it converts, or
+raises.
 `uops_execute(table, bases, variables)` runs the kernels alone; the fallback calls it.
 
 What is read of objects beside CPython's stable interface: the type of an object, and of a NumPy array the fields that NumPy 1 and 2
@@ -53,7 +54,7 @@ class Head(_Words):
 
 
 class Argument(_Words):
-    """An argument: an array for a base (REQUIRED or OPTIONAL, where None stands for what BASES_AT has), or an int for a variable."""
+    """An array for a base (REQUIRED or OPTIONAL, where None stands for what BASES_AT has), or an int for a VARIABLE."""
 
     KIND = auto()
     TO = auto()  # the base or the variable
@@ -122,7 +123,7 @@ SYMBOLS = frozenset(
     {"PyBytes_AsString", "PyTuple_GetItem", "PyTuple_New", "PyTuple_SetItem", "PyLong_AsLongLong", "PyErr_Occurred", "PyErr_Clear"}
     | {"PyObject_Vectorcall", "Py_IncRef", "Py_DecRef", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_NoMemory"}
     | {"PyCapsule_New", "PyCapsule_GetPointer", "PyCapsule_GetContext", "PyCapsule_SetContext", "PyLong_Type", "_Py_NoneStruct"}
-    | {"aligned_alloc", "free", "memcpy", "memset", "sched_yield", "pthread_create", "pthread_sigmask", "sigfillset"}
+    | {"aligned_alloc", "free", "memcpy", "sched_yield", "pthread_create", "pthread_sigmask", "sigfillset"}
     | {f"pthread_{what}" for what in ("mutex_init", "mutex_lock", "mutex_unlock", "cond_init", "cond_wait", "cond_broadcast")}
     | {f"pthread_attr_{what}" for what in ("init", "setstacksize", "setdetachstate", "destroy")}
 )

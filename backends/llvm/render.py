@@ -1,7 +1,7 @@
 """A LINEAR kernel as LLVM IR text.
 
-Takes: LINEAR over SELECTED ops. Gives: a module with one function, `void kernel(ptr buffers, ptr scalars)`. A kernel with a loop for
-threads is all of `void part(ptr buffers, ptr scalars, i64 begin, i64 end)`, which does these iterations of that loop.
+Takes: LINEAR over SELECTED ops. Gives: a module with one function, `void kernel(ptr buffers, ptr scalars)`. A kernel with a loop
+for threads is all of `void part(ptr buffers, ptr scalars, i64 begin, i64 end)`, which does these iterations of that loop.
 
 `buffers` points at one address per kernel argument and `scalars` at one int64 per kernel argument; argument k is read from the
 table of its kind (a named Param is a scalar), so both are indexed by slot. Everything a target machine decides (triple, data

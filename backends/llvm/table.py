@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import os
 import struct
 import sys
@@ -21,7 +22,7 @@ from uops.backends import cache
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm import binding, entry
 from uops.backends.llvm.binding import Tier
-from uops.backends.llvm.entry import Argument, Head, Output
+from uops.backends.llvm.entry import Argument, Head
 from uops.backends.llvm.entry import Launch as LaunchWords
 from uops.backends.llvm.host import cores
 from uops.backends.llvm.pool import FORKED
@@ -225,8 +226,8 @@ _ARRAY_TYPE, _NEW_FROM_DESCR, _SET_BASE_OBJECT = 2, 94, 282
 def _numpy() -> tuple[int, int, int] | None:
     """(PyArray_NewFromDescr, PyArray_SetBaseObject, the type of arrays), or None where arrays do not look as expected."""
     try:
-        from numpy._core._multiarray_umath import _ARRAY_API as capsule
-    except ImportError:
+        capsule = importlib.import_module("numpy._core._multiarray_umath")._ARRAY_API
+    except (ImportError, AttributeError):
         return None
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.argtypes, pointer.restype = (ctypes.py_object, ctypes.c_char_p), ctypes.c_void_p

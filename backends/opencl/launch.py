@@ -51,9 +51,39 @@ class Launch:
 
     def add(self, u: UOp, extent: Extent, *, group: bool) -> None:
         """Give the next dimension to a Range or Special."""
+        self.number([u], [extent], group=group)
+
+    def place(self, ranges: Sequence[UOp], *, group: bool) -> None:
+        """Give dimensions to ranges: one each while there are enough, then known extents share the last one. A range of an extent
+        that the launch cannot know, or that has no dimension left, stays a loop."""
+        extents = self.groups if group else self.lanes
+        sized = [(u, e) for u in ranges if (e := _extent(u)) is not None]
+        alone = [(u, e) for u, e in sized if isinstance(e, str)]
+        counted = [(u, e) for u, e in sized if not isinstance(e, str)]
+        for u, e in alone[: max(0, DIMENSIONS - len(extents) - bool(counted))]:
+            self.add(u, e, group=group)
+        left = DIMENSIONS - len(extents)
+        if left <= 0 or not counted:
+            return
+        shared = len(counted) - left + 1 if len(counted) > left else 1
+        for u, e in counted[: len(counted) - shared]:
+            self.add(u, e, group=group)
+        last = counted[len(counted) - shared :]
+        self.number([u for u, _ in last], [e for _, e in last], group=group)
+
+    def number(self, nodes: Sequence[UOp], sizes: Sequence[Extent], *, group: bool) -> None:
+        """Give one dimension to several nodes, the last of them fastest."""
         extents, name = (self.groups, "get_group_id") if group else (self.lanes, "get_local_id")
-        self.placed[u] = f"{name}({len(extents)})"
-        extents.append(extent)
+        where, below = f"{name}({len(extents)})", 1
+        if len(nodes) == 1:
+            self.placed[nodes[0]] = where
+            extents.append(sizes[0])
+            return
+        for u, n in reversed(list(zip(nodes, sizes, strict=True))):
+            over = where if below == 1 else f"({where} / {below})"
+            self.placed[u] = f"({over} % {max(1, int(n))})"
+            below *= int(n)
+        extents.append(below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +126,23 @@ def launch(instructions: Sequence[UOp]) -> Launch:
         raise Unsupported(f"SPECIAL in a launch of groups {made.groups} and lanes {made.lanes}", "opencl")
     outer = _outermost(instructions)
     groups = [u for u in outer if u.arg.type in GROUPS]
-    for u in groups:
-        extent = _extent(u)
-        if extent is not None and len(made.groups) < DIMENSIONS:
-            made.add(u, extent, group=True)
+    made.place(groups, group=True)
     # A group that runs several iterations of a GLOBAL range would need a barrier between them for its local memory (R61).
     if made.placed.keys() >= set(groups) or not any(_is_local(u) for u in instructions):
-        _place_lanes([u for u in outer if u.arg.type in LANES], made)
+        made.place(_fitting([u for u in outer if u.arg.type in LANES], made), group=False)
     _check_barriers(instructions, made)
     return made
 
 
-def _place_lanes(ranges: Sequence[UOp], made: Launch) -> None:
+def _fitting(ranges: Sequence[UOp], made: Launch) -> list[UOp]:
     """Lanes, as long as a group of them is not too large; their number is fixed."""
+    total, found = math.prod(max(1, e) for e in made.lanes if isinstance(e, int)), list[UOp]()
     for u in ranges:
         extent = _extent(u)
-        if not isinstance(extent, int) or len(made.lanes) == DIMENSIONS:
-            continue
-        if math.prod(max(1, e) for e in made.lanes if isinstance(e, int)) * extent <= MAX_LANES:
-            made.add(u, extent, group=False)
+        if isinstance(extent, int) and total * max(1, extent) <= MAX_LANES:
+            total *= max(1, extent)
+            found.append(u)
+    return found
 
 
 def _is_local(u: UOp) -> bool:

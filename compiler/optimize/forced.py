@@ -2,8 +2,8 @@
 
 `draw(seed)` gives a choice of schedules. What is drawn for a kernel depends on the seed and the kernel's body alone, so that a
 failure comes back. A step draws one *move* - a kind of OptOp between two types of axes, say Split of REDUCE to GROUP_REDUCE from
-outside - evenly among those that the kernel's axes allow, and then its amount; where a factor does not divide the axis, a Padto
-goes first. `taken()` gives how often each move was applied in this process since it was last asked.
+outside - among those that the kernel's axes allow, and then its amount; where a factor does not divide the axis, a Padto goes
+first. `taken()` gives how often each move was applied in this process since it was last asked.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ _STEPS = (1, 6)
 #: Iterations side by side in one kernel, and lanes of a workgroup, at most; iterations in all: this many or as many as there were.
 _SIDE_BY_SIDE, _LANES, _MOST = 64, 64, 1 << 16
 _UNROLLED = frozenset({AxisType.UPCAST, AxisType.UNROLL})
+#: Types that a kernel has only after a Split: how often their moves go first, as they would else be rare.
+_MADE = frozenset({AxisType.THREAD, AxisType.LOCAL, AxisType.GROUP_REDUCE, AxisType.UPCAST, AxisType.UNROLL})
+_MADE_FIRST = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +103,11 @@ def drawn(s: Schedule, machine: Machine, seed: int) -> Schedule:
 
 def _step(s: Schedule, machine: Machine, rng: random.Random, most: int) -> Schedule:
     """One more move, of those that the axes allow; the schedule as it is where the first few drawn are too much."""
-    for move in rng.sample(MOVES, len(MOVES)):
-        axes = s.axes
+    order = rng.sample(MOVES, len(MOVES))
+    if rng.random() < _MADE_FIRST:
+        order.sort(key=lambda m: m.source not in _MADE)
+    axes = s.axes
+    for move in order:
         at = [k for k, a in enumerate(axes) if move.source is None or a.type is move.source]
         if not at:
             continue

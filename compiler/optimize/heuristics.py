@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from uops.compiler.optimize.accesses import Access, accesses, merged
 from uops.compiler.optimize.schedule import Schedule, apply, around_fills
-from uops.compiler.optimize.stage import repeated, staged
+from uops.compiler.optimize.stage import repeated, staged, staged_in_output
 from uops.compiler.optimize.sweep import swept
 from uops.compiler.passes.cost import work
 from uops.compiler.target import Machine
@@ -68,15 +68,19 @@ def choose(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
 
 
 def _kept(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """Rows of values that two inner loops share, in LOCAL memory that fits the first cache beside what the loops read."""
+    """Rows of values that two inner loops share, in the output if they fit the second cache, else in LOCAL memory that fits the
+    first cache beside what the loops read."""
+    first, second = (machine.caches or _CACHES)[:2]
     for _ in range(_MOST_KEPT):
         uses = repeated(s, KEPT_WORK, work(toposort(s.effect)))
         if not uses:
             break
         value, (loop, *_) = uses[0]
-        if extent(loop) * value.dtype.itemsize * 2 > (machine.caches or _CACHES)[0]:
+        size = extent(loop) * value.dtype.itemsize * 2
+        kept = staged_in_output(s, uses) if size <= second else None
+        if kept is None and size > first:
             break
-        s = staged(s, uses, next(uniques))
+        s = kept or staged(s, uses, next(uniques))
     return s
 
 

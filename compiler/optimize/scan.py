@@ -50,10 +50,17 @@ def _last_term(u: UOp, i: UOp, simplify: Rewriter) -> UOp | None:
     term = simplify(substitute(u.src[0], {i: number(0), r: at}))
     if simplify(substitute(term, {at: UOp(Op.ADD, (i, r))})) is not simplify(u.src[0]):
         return None
-    early = simplify(substitute(term, {at: UOp(Op.RANGE, (number(n - 1),), at.arg)}))
+    early = _without_dead_loads(simplify(substitute(term, {at: UOp(Op.RANGE, (number(n - 1),), at.arg)})), simplify)
     if early is not identity(u.arg.op, u.dtype):
         return None
     return simplify(substitute(term, {at: UOp(Op.ADD, (i, number(n - 1)))}))
+
+
+def _without_dead_loads(u: UOp, simplify: Rewriter) -> UOp:
+    """`u` with the alternative of every Load whose gate never holds (R52)."""
+    loads = [x for x in toposort(u) if x.op is Op.LOAD and len(x.src) == 3]
+    dead = {x: x.src[1] for x in loads if x.src[2].op is Op.CONST and not x.src[2].arg.value}
+    return simplify(substitute(u, dead)) if dead else u
 
 
 def _loop(s: Schedule, u: UOp, term: UOp, unique: int) -> UOp:

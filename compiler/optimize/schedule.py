@@ -109,7 +109,9 @@ def reason_against(s: Schedule, opt: OptOp, machine: Machine = PLAIN) -> str | N
     """None if the OptOp may be applied for this machine."""
     axes = s.axes
     reason = legal(opt, axes, done=s.done, product=False)
-    return _memory_forbids(s, opt) or _too_many_lanes(axes, opt, machine) if reason is None and isinstance(opt, Split) else reason
+    if reason is None and isinstance(opt, Split):
+        reason = _memory_forbids(s, opt)
+    return reason or _too_many_lanes(axes, opt, machine)
 
 
 def _memory_forbids(s: Schedule, opt: Split) -> str | None:
@@ -121,9 +123,14 @@ def _memory_forbids(s: Schedule, opt: Split) -> str | None:
     return None
 
 
-def _too_many_lanes(axes: Sequence[Axis], opt: Split, machine: Machine) -> str | None:
-    lanes = lanes_of(axes) * opt.factor
-    if opt.target not in WORKGROUP or not 0 < machine.workgroup < lanes:
+def _too_many_lanes(axes: Sequence[Axis], opt: OptOp, machine: Machine) -> str | None:
+    lanes = before = lanes_of(axes)
+    if isinstance(opt, Split) and opt.target in WORKGROUP:
+        lanes *= opt.factor
+    elif isinstance(opt, Padto) and axes[opt.axis].type in WORKGROUP:
+        n = greatest(axes[opt.axis].extent)
+        lanes = lanes // n * -(-n // opt.multiple) * opt.multiple
+    if not max(before, machine.workgroup) < lanes or not machine.workgroup:
         return None
     return f"a workgroup of {lanes} lanes, the machine has at most {machine.workgroup} (R140)"
 

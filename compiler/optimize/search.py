@@ -6,7 +6,8 @@ or a Padto and one, makes of the best `width` states, and goes on with the best 
 nothing, at a depth, or when the time is over. States that give one body are timed once, and of equal times the earlier state
 counts, so that with the same times the result is the same.
 
-What a schedule costs is not known here: `clock` says so, by running it. Whatever is chosen is legal, so a search decides how long a
+What a schedule costs is not known here: `clock` says so, by running it. A winner is timed once more beside what the hand-written
+choice made, and has to win again: a busy machine spoils single timings. Whatever is chosen is legal, so a search decides how long a
 kernel takes and never what it computes. The best state so far is stored as soon as it is found; Ctrl-C ends all searches of one
 compilation and keeps what they found.
 """
@@ -15,13 +16,17 @@ from __future__ import annotations
 
 import itertools
 import math
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from uops.compiler.optimize.accesses import merged
+from uops.compiler.optimize.group import grouped
 from uops.compiler.optimize.schedule import Rejected, Schedule, apply, greatest, lanes_of, reason_against, sink, typed
 from uops.compiler.optimize.search_store import Found, Store
 from uops.compiler.target import Machine
@@ -31,12 +36,25 @@ from uops.spec.node import UOp
 from uops.spec.optops import TILED, WORKGROUP, Axis, OptOp, Padto, Split, Swap
 
 Choose = Callable[[Schedule, Machine, Iterator[int]], Schedule]
-#: A scheduled body and the time beyond which it is of no interest -> its seconds.
-Clock = Callable[[UOp, float], float]
+
+
+class Clock(Protocol):
+    """Times scheduled bodies. Raises CompileError or Unsupported where there is no such kernel."""
+
+    def __call__(self, body: UOp, best: float) -> float:
+        """Seconds of a run; of no interest beyond some times `best`."""
+        ...
+
+    def again(self, body: UOp) -> float:
+        """Seconds of a run, timed anew."""
+        ...
+
 
 STARTS = ("chosen", "joined", "plain")
-#: OptOps of a schedule, at most; what a step must gain to go on.
+#: Steps of a search, at most; what a step must gain to go on.
 DEPTH, GAIN = 8, 0.98
+#: Timings of the winner, in turns with the hand-written choice.
+ROUNDS = 3
 #: Factors of Splits by the type that they make; others are not tried.
 # fmt: off
 FACTORS: dict[AxisType, tuple[int, ...]] = {
@@ -66,7 +84,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a search says while it runs: the kernel, states timed, seconds of the first state and of the best."""
+    """What a search says while it runs: the kernel, states timed (0: an earlier search knew), seconds of the hand-written choice
+    and of the best state. `stopped`: Ctrl-C ended it."""
 
     kernel: str
     timed: int
@@ -74,6 +93,7 @@ class Progress:
     best: float
     state: State
     done: bool = False
+    stopped: bool = False
 
 
 _listener: ContextVar[Callable[[Progress], None] | None] = ContextVar("uops.compiler.optimize.search", default=None)
@@ -117,28 +137,33 @@ class _Search:
 
     def __init__(self, beam: Beam, s: Schedule, machine: Machine, uniques: Iterator[int]) -> None:
         self.beam, self.machine, self.kernel = beam, machine, s
-        first = next(uniques)
         self.starts = {
-            "chosen": beam.choose(s, machine, itertools.count(first)),
+            "chosen": beam.choose(s, machine, uniques),
             "joined": _parallel(merged(s), machine),
             "plain": _parallel(s, machine),
         }
+        self.free = next(uniques)
         self.key = beam.store.key(sink(s), machine, beam.width)
         self.bodies: set[UOp] = set()
         self.timed = 0
         self.first = self.best = math.inf
         self.state = State("chosen")
         self.deadline = beam.now() + beam.seconds
+        self.interrupt: Callable[[], None] = lambda: None
 
     def run(self) -> Schedule:
         known = self._known()
         if known is not None and known.complete:
-            return self._made(known)
+            self.state, self.best = State(known.start, known.opts), known.seconds
+            self._tell(done=True)
+            return self.schedule(self.state)
         if self.beam.stopped:
             return self.starts["chosen"]
         complete = True
         try:
-            self._steps(known)
+            with _waiting_for_ctrl_c() as self.interrupt:
+                self._steps(known)
+                self._confirm()
         except KeyboardInterrupt:
             self.beam.stopped, complete = True, False
         self._keep(complete)
@@ -150,20 +175,22 @@ class _Search:
         found = self.beam.store.get(self.key)
         if found is not None:
             try:
-                self._made(found)
+                self.schedule(State(found.start, found.opts))
             except (Rejected, KeyError) as e:
                 self.beam.store.warn(self.key, str(e))
                 return None
         return found
-
-    def _made(self, found: Found) -> Schedule:
-        return self.schedule(State(found.start, found.opts))
 
     def schedule(self, state: State) -> Schedule:
         s = self.starts[state.start]
         for opt in state.opts:
             s = apply(s, opt, self.machine)
         return s
+
+    def body(self, state: State) -> UOp:
+        """What is timed."""
+        s = self.schedule(state)
+        return sink(grouped(s, self.machine, itertools.count(self.free)) if self.machine.workgroup else s)
 
     def _steps(self, known: Found | None) -> None:
         states = [State(start) for start in STARTS]
@@ -176,13 +203,25 @@ class _Search:
             if not front or self.best > GAIN * before:
                 return
 
+    def _confirm(self) -> None:
+        """Go back to the hand-written choice unless the winner beats it once more, in turns."""
+        chosen = State("chosen")
+        if self.state == chosen or self.best == math.inf:
+            return
+        bodies = [self.body(state) for state in (chosen, self.state)]
+        theirs, ours = (min(times) for times in zip(*([self.beam.clock.again(b) for b in bodies] for _ in range(ROUNDS))))
+        self.first, self.best = theirs, ours
+        if ours > GAIN * theirs:
+            self.state, self.best = chosen, theirs
+
     def _timed(self, states: Iterator[State] | Sequence[State]) -> list[tuple[float, State]]:
         """The states that were timed, best first; of equal times the earlier."""
         found: list[tuple[float, int, State]] = []
         for state in states:
+            self.interrupt()
             if self.beam.now() > self.deadline:
                 break
-            body = sink(self.schedule(state))
+            body = self.body(state)
             if body in self.bodies:
                 continue
             self.bodies.add(body)
@@ -212,12 +251,38 @@ class _Search:
 
     def _tell(self, done: bool = False) -> None:
         if self.beam.tell is not None:
-            self.beam.tell(Progress(self.kernel.name, self.timed, self.first, self.best, self.state, done))
+            self.beam.tell(Progress(self.kernel.name, self.timed, self.first, self.best, self.state, done, self.beam.stopped))
 
     def _next(self, state: State) -> Iterator[State]:
         s = self.schedule(state)
         for opts in moves(s, self.machine):
             yield State(state.start, (*state.opts, *opts))
+
+
+@contextmanager
+def _waiting_for_ctrl_c() -> Iterator[Callable[[], None]]:
+    """Gives what raises KeyboardInterrupt after Ctrl-C, between two timings: raised anywhere else it may be lost, as in a
+    finaliser. A second Ctrl-C raises at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: None
+        return
+    before, asked = signal.getsignal(signal.SIGINT), list[int]()
+
+    def handle(number: int, frame: object) -> None:
+        asked.append(number)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+
+    def check() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield check
+        check()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _parallel(s: Schedule, machine: Machine) -> Schedule:
@@ -232,9 +297,10 @@ def _parallel(s: Schedule, machine: Machine) -> Schedule:
 def moves(s: Schedule, machine: Machine) -> Iterator[tuple[OptOp, ...]]:
     """The OptOps worth trying next: each is legal, alone or after the Padto before it, and keeps the kernel within bounds."""
     axes = s.axes
-    for k, a in enumerate(axes):
-        for target, top in _splits(a, machine):
-            for factor in FACTORS[target]:
+    splits = [(target, k, top) for k, a in enumerate(axes) for target, top in _splits(a, machine)]
+    for target, factors in FACTORS.items():
+        for factor in factors:
+            for _, k, top in (x for x in splits if x[0] is target):
                 yield from _split(s, axes, k, Split(k, factor, target, top), machine)
     for k, j in itertools.combinations(range(len(axes)), 2):
         if axes[k].type is axes[j].type and axes[k].type not in _SIDE_BY_SIDE:

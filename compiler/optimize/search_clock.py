@@ -16,7 +16,7 @@ import numpy as np
 from uops.compiler.passes.expand import expanded
 from uops.compiler.passes.linearize import linearized
 from uops.compiler.passes.select import selected
-from uops.compiler.target import Target, lender
+from uops.compiler.target import Kernel, Target, lender
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp, toposort
@@ -39,18 +39,26 @@ class TargetClock:
         self.target, self.now = target, now
         self._params: tuple[UOp, ...] = ()
         self._arrays: list[Array] = []
-        self._sources: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
 
     def __call__(self, body: UOp, best: float) -> float:
         """Raises CompileError or Unsupported where there is no such kernel."""
-        linear = linearized(selected(expanded(body), self.target)[-1])
-        source = self.target.render(linear)
-        if source not in self._sources:
-            kernel = self.target.load(self.target.compile(source))
-            self._sources[source] = self._timed(kernel, body, best)
-        return self._sources[source]
+        source = self._source(body)
+        if source not in self._seconds:
+            self._seconds[source] = self._timed(self._kernel(source), body, best)
+        return self._seconds[source]
 
-    def _timed(self, kernel: Callable[..., None], body: UOp, best: float) -> float:
+    def again(self, body: UOp) -> float:
+        """Timed anew."""
+        return self._timed(self._kernel(self._source(body)), body, math.inf)
+
+    def _source(self, body: UOp) -> str:
+        return self.target.render(linearized(selected(expanded(body), self.target)[-1]))
+
+    def _kernel(self, source: str) -> Kernel:
+        return self.target.load(self.target.compile(source))
+
+    def _timed(self, kernel: Kernel, body: UOp, best: float) -> float:
         params = tuple(sorted({u for u in toposort(body) if u.op is Op.PARAM}, key=lambda u: int(u.arg.slot)))
         if params != self._params:
             self._arrays = [memory(u) for u in params]

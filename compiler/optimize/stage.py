@@ -1,4 +1,4 @@
-"""LOCAL memory for values that a kernel uses again: filled once per iteration of the loops kept outside, then read.
+"""Memory for values that a kernel uses again: filled once per iteration of the loops kept outside, then read.
 
 `staged` puts a value of a Schedule into a LOCAL Buffer. Of the loops that the value depends on, those in `over` become the Buffer's
 axes, filled by loops of their own; the others stay around the filling. The filling happens before every use (After), so that loops
@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from uops.compiler.linear import number
+from uops.compiler.linear import linear, number
 from uops.compiler.log import note
 from uops.compiler.optimize.schedule import Schedule, axis_of
 from uops.spec import build as B
@@ -46,6 +46,32 @@ def staged(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]], unique: int
     reads = {u: UOp(Op.LOAD, (position(ready, loops, sizes),), LoadArg()) for u, loops in uses}
     effect = substitute(s.effect, reads)
     note("local memory", s.effect, effect, reads)
+    return replace(s, effect=effect)
+
+
+def staged_in_output(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]]) -> Schedule | None:
+    """The schedule with the values of `uses` read from the memory that the kernel writes: a row of it holds them until its elements
+    are stored. None where that memory is read otherwise, has other rows, or is written before the last use.
+
+    Each use has one loop, of the extent of the innermost output loop. Memory that is written anyway costs nothing to fill.
+    """
+    value, (loop,) = uses[0]
+    store, (*outer, lane) = s.effect, s.outputs
+    order = toposort(store)
+    needs = open_ranges(order)
+    place = store.src[0]
+    memory, at = place.src
+    row = extent_of(loop) == extent_of(lane) and needs[value] - {loop} == frozenset(outer) and value.dtype is memory.dtype
+    read = any(u.op is Op.INDEX and u.src[0] is memory and u is not place for u in order)
+    late = any(u.op is Op.REDUCE and lane in needs[u] for u in order)
+    if not row or read or late or len(store.src) > 2 or memory.op is not Op.PARAM or not linear(at).terms.get(lane):
+        return None
+    filling = _filling(loop, 1 + max(int(r.arg.axis_id) for r in _ranges(s)))
+    fill = B.store(UOp(Op.INDEX, (memory, substitute(at, {lane: filling}))), substitute(value, {loop: filling}))
+    ready = B.after(memory, UOp(Op.END, (fill, filling)))
+    reads = {u: UOp(Op.LOAD, (UOp(Op.INDEX, (ready, substitute(at, {lane: r}))),), LoadArg()) for u, (r,) in uses}
+    effect = substitute(store, reads)
+    note("output memory", store, effect, reads)
     return replace(s, effect=effect)
 
 

@@ -1,9 +1,9 @@
 """Whether a value is realised - computed once into memory - or computed where it is used.
 
 A value without a buffer is computed in the innermost loop that its index depends on: once per iteration of those loops,
-however many lie inside of them. `Loops` knows the loops around each loop, hence how often a place is computed. The model counts,
-per element, arithmetic, reads and writes, in units of one simple vector operation; it compares computing the value at every place
-that wants it with computing it once, writing it, and reading it back.
+however many lie inside of them. A Kernel knows the loops around each of its loops, hence how often a place is computed. The
+model counts, per element, arithmetic, reads and writes, in units of one simple vector operation; it compares computing the
+value at every place that wants it with computing it once, writing it, and reading it back.
 
 A float sum or product is never computed at two places: schedules may differ there, and one node has one value (R27). A kernel takes
 one sum of products whose operands are used again, outside of the loops of other Reduces: its loops are those that pay.
@@ -12,7 +12,7 @@ one sum of products whose operands are used again, outside of the loops of other
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from uops.compiler.passes.callify import extent
@@ -20,8 +20,8 @@ from uops.compiler.passes.elements import Closed
 from uops.compiler.passes.hazards import COPIES
 from uops.compiler.passes.kernels import Place
 from uops.compiler.passes.layouts import BIJECTIVE
-from uops.compiler.passes.views import VIEWS, ZERO
-from uops.spec.node import UOp, toposort, users
+from uops.compiler.passes.views import VIEWS
+from uops.spec.node import UOp, users
 from uops.spec.ops import ALU, Op
 
 READ_COST = 4
@@ -46,54 +46,6 @@ _WEIGHT: dict[Op, int] = {
 }
 # fmt: on
 _MEMORY = COPIES | {Op.PARAM, Op.BINARY, Op.REDUCE}
-
-
-class Loops:
-    """The loops around each loop. `holes` gives for each placeholder the index at which its value is wanted."""
-
-    def __init__(self, holes: Mapping[UOp, Place]) -> None:
-        self.around: dict[UOp, frozenset[UOp]] = {}
-        self.holes = holes
-
-    def nest(self, ranges: Iterable[UOp], inside: frozenset[UOp] = frozenset()) -> None:
-        """Say that `ranges` nest in this order inside of the loops `inside`."""
-        for r in ranges:
-            if r.op is Op.RANGE:
-                self.around[r] = inside
-                inside = inside | {r}
-
-    def of(self, place: Place) -> frozenset[UOp]:
-        """The loops in which a value at `place` is computed."""
-        found: set[UOp] = set()
-        pending = [*place.coords, *(() if place.gate is None else (place.gate,))]
-        seen: set[UOp] = set()
-        while pending:
-            i = pending.pop()
-            if i.op is Op.RANGE:
-                found.add(i)
-                found |= self.around[i]
-            elif i.op is not Op.CONST:
-                for u in toposort(i):
-                    if u not in seen and (u.op is Op.RANGE or u in self.holes):
-                        seen.add(u)
-                        pending += (u,) if u.op is Op.RANGE else self.holes[u].coords
-        return frozenset(found)
-
-    def times(self, place: Place) -> int:
-        """How often a value at `place` is computed."""
-        return math.prod(max(1, extent(_bound(r))) for r in self.of(place))
-
-    def exactly_once(self, place: Place) -> bool:
-        """Whether each element is wanted and computed once: distinct loops of the value's own, none around them, no gate."""
-        ranges = [i for i in place.coords if i is not ZERO]
-        own = frozenset(ranges)
-        plain = all(i.op is Op.RANGE for i in ranges) and len(own) == len(ranges)
-        return place.gate is None and plain and self.of(place) <= own
-
-
-def _bound(r: UOp) -> UOp | int:
-    bound = r.src[0]
-    return int(bound.arg.value) if bound.op is Op.CONST else bound
 
 
 def work(
@@ -148,7 +100,7 @@ class Choices:
             product = product.src[0]
         return product.op is Op.MUL and size(product) >= _REUSE * max(size(_origin(s)) for s in product.src)
 
-    def realise(self, u: UOp, places: Sequence[Place], loops: Loops, once: bool) -> bool:
+    def realise(self, u: UOp, places: Sequence[Place], once: bool) -> bool:
         """Whether one kernel for `u` and reads of its result are cheaper than computing it at each of `places`; `once` says that
         it would be computed at one place, once per element."""
         if self.is_looped(u):
@@ -159,7 +111,7 @@ class Choices:
         cost, elements = self.work[u], size(u)
         if len(places) > _MOST_PLACES and cost > READ_COST:
             return True
-        times = sum(map(loops.times, places))
+        times = sum([p.times() for p in places])
         one_kernel = all(p.kernel is places[0].kernel for p in places)
         if one_kernel and times <= 2 * elements and cost <= STAGED_COST:
             return False

@@ -7,13 +7,15 @@ reads in order of first use, then named variables; memory is flat.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from uops.compiler.log import note
+from uops.compiler.log import active, note
 from uops.compiler.passes.bodies import canonical
+from uops.compiler.passes.callify import extent
+from uops.compiler.passes.views import ZERO
 from uops.spec import build as B
-from uops.spec.args import CallArg, ParamArg
+from uops.spec.args import CallArg, ParamArg, RangeArg
 from uops.spec.axes import AxisType
 from uops.spec.derive.shape import dim_node
 from uops.spec.errors import Crash
@@ -22,20 +24,47 @@ from uops.spec.ops import Op
 
 
 class Kernel:
-    """What computes one realised value, or one Store: `ranges` are its loops, outermost first."""
+    """What computes one realised value, or one Store: `ranges` are its output loops, outermost first. Loops and placeholders are
+    numbered per kernel, so that what two kernels do alike is the same nodes until memory is named."""
 
     def __init__(self, root: UOp) -> None:
         self.root = root
         self.place = Place(self, ())
         self.ranges: list[UOp] = []
+        self.around: dict[UOp, frozenset[UOp]] = {}  # the loops around each loop
+        self.holes: dict[Want, UOp] = {}  # placeholders of values that addresses and gates depend on
+        self.wanted: dict[UOp, Want] = {}  # placeholder -> what it stands for
         self.store: UOp | None = None
-        self.holes: dict[UOp, UOp] = {}
+        self.axes = 0
         self.has_product = False
+
+    def loop(self, n: Dim, kind: AxisType) -> UOp:
+        """A fresh Range; the index 0 for an axis of one element."""
+        if not isinstance(n, UOp) and n == 1:
+            return ZERO
+        self.axes += 1
+        return UOp(Op.RANGE, (dim_node(n),), RangeArg(self.axes - 1, kind))
+
+    def nest(self, ranges: Iterable[UOp], inside: frozenset[UOp] = frozenset()) -> None:
+        """Say that `ranges` nest in this order inside of the loops `inside`."""
+        for r in ranges:
+            if r.op is Op.RANGE:
+                self.around[r] = inside
+                inside = inside | {r}
+
+    def hole(self, u: UOp, place: Place) -> UOp:
+        """A placeholder for the value of `u` at `place`."""
+        wanted = u, place
+        if wanted not in self.holes:
+            bounds = u.min_max if not u.dtype.is_float else None
+            known = None if bounds is None or bounds[0] <= u.dtype.min else (int(bounds[0]), int(bounds[1]))
+            found = UOp(Op.PARAM, (B.SCALAR,), ParamArg(None, u.dtype, name=f"%{len(self.holes)}", bounds=known))
+            self.holes[wanted], self.wanted[found] = found, wanted
+        return self.holes[wanted]
 
     def takes_product(self, place: Place) -> bool:
         """Whether a sum of products may be computed here: the first one, in output loops only. It is, if the answer is yes."""
-        loops = (r for i in place.coords for r in (toposort(i) if i.op not in (Op.RANGE, Op.CONST) else (i,)))
-        if self.has_product or any(r.op is Op.RANGE and r.arg.type is AxisType.REDUCE for r in loops):
+        if self.has_product or any(r.arg.type is AxisType.REDUCE for r in place.loops()):
             return False
         self.has_product = True
         return True
@@ -48,10 +77,44 @@ class Place(NamedTuple):
     coords: tuple[UOp, ...]
     gate: UOp | None = None
 
+    def loops(self) -> set[UOp]:
+        """The loops in which a value here is computed: those that the index depends on, and all around them."""
+        around, wanted = self.kernel.around, self.kernel.wanted
+        found: set[UOp] = set()
+        pending = [*self.coords] if self.gate is None else [*self.coords, self.gate]
+        seen: set[UOp] = set()
+        while pending:
+            i = pending.pop()
+            if i.op is Op.RANGE:
+                found.add(i)
+                found |= around[i]
+            elif i.op is not Op.CONST:
+                for u in toposort(i):
+                    if u not in seen and (u.op is Op.RANGE or u in wanted):
+                        seen.add(u)
+                        pending += (u,) if u.op is Op.RANGE else wanted[u][1].coords
+        return found
+
+    def times(self) -> int:
+        """How often a value here is computed."""
+        return math.prod([max(1, extent(_bound(r))) for r in self.loops()])
+
+    def exactly_once(self) -> bool:
+        """Whether each element is wanted and computed once: distinct loops of the value's own, none around them, no gate."""
+        ranges = [i for i in self.coords if i is not ZERO]
+        own = frozenset(ranges)
+        plain = all(i.op is Op.RANGE for i in ranges) and len(own) == len(ranges)
+        return self.gate is None and plain and self.loops() <= own
+
 
 #: A value at a place: a thing to compute, or an operand of one.
 Want = tuple[UOp, Place]
 Part = Want
+
+
+def _bound(r: UOp) -> Dim:
+    bound = r.src[0]
+    return int(bound.arg.value) if bound.op is Op.CONST else bound
 
 
 def ranges_of(index: Iterable[UOp]) -> list[UOp]:
@@ -74,22 +137,56 @@ def total(shape: Iterable[Dim]) -> Dim:
     return product
 
 
-def finish(number: int, kernel: Kernel, arguments: tuple[UOp, ...], simplify: Callable[[UOp], UOp]) -> UOp:
-    """The Call of a kernel whose expressions are complete. `arguments` are those of the callified program."""
-    if kernel.store is None:
-        raise Crash(f"the kernel of {kernel.root!r} stores nothing")
-    filled = _fill(kernel.store, kernel.holes)
-    note("values of addresses", kernel.store, filled, kernel.holes, kernel=number)
-    body = store = simplify(filled)
-    for r in reversed(kernel.ranges):
+class Finished(NamedTuple):
+    """The body of kernels that are alike, the places of its memory among that of the unfinished kernel, and its variables."""
+
+    body: UOp
+    memory: tuple[int, ...]
+    named: tuple[UOp, ...]
+
+
+class Finish:
+    """Makes Calls of kernels whose expressions are complete. `values` are what placeholders stand for, `arguments` those of the
+    callified program. Kernels that differ in their memory only are finished once."""
+
+    def __init__(self, values: Mapping[Want, UOp], arguments: tuple[UOp, ...], simplify: Callable[[UOp], UOp]) -> None:
+        self.values, self.arguments, self.simplify = values, arguments, simplify
+        self.known: dict[tuple[UOp, tuple[UOp, ...]], Finished] = {}
+
+    def __call__(self, number: int, kernel: Kernel) -> UOp:
+        """The Call of kernel `number`."""
+        if kernel.store is None:
+            raise Crash(f"the kernel of {kernel.root!r} stores nothing")
+        holes = {hole: self.values[wanted] for hole, wanted in kernel.wanted.items()}
+        filled = _fill(kernel.store, holes) if holes else kernel.store
+        note("values of addresses", kernel.store, filled, holes, kernel=number)
+        memory = _memories(filled)
+        own = {m: _own(m, k) for k, m in enumerate(memory)}
+        bound = substitute(filled, own)
+        note("arguments", filled, bound, own, kernel=number)
+        key = bound, tuple(kernel.ranges)
+        found = self.known.get(key)
+        if found is None or active() is not None:
+            found = self.known[key] = _finished(number, bound, kernel.ranges, self.simplify)
+        passed = [self.arguments[m.arg.slot] if m.op is Op.PARAM else m for m in [memory[k] for k in found.memory]]
+        return UOp(Op.CALL, (found.body, *passed, *[self.arguments[u.arg.slot] for u in found.named]), CallArg(written=(0,)))
+
+
+def _finished(number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable[[UOp], UOp]) -> Finished:
+    body = simple = simplify(store)
+    for r in reversed(ranges):
         body = UOp(Op.END, (body, r))
-    note("loops", store, body, kernel=number)
-    params, call_arguments = _bind(body, store, arguments)
-    bound = B.sink(substitute(body, params), name=_name(body))
-    note("arguments", body, bound, params, kernel=number)
-    done, put = canonical(bound)
-    note("numbers of loops", bound, done, put, kernel=number)
-    return UOp(Op.CALL, (done, *call_arguments), CallArg(written=(0,)))
+    note("loops", simple, body, kernel=number)
+    memory = _memories(body)
+    named = [u for u in toposort(body) if u.op is Op.PARAM and u.arg.name is not None]
+    put: dict[UOp, UOp] = {u: u.replace(arg=_variable(u.arg, k)) for k, u in enumerate(named, len(memory))}
+    for k, m in enumerate(memory):
+        put[m] = _own(m, k, substitute(m.src[0], put))
+    numbered = B.sink(substitute(body, put), name=_name(body))
+    note("numbers of arguments", body, numbered, put, kernel=number)
+    done, loops = canonical(numbered)
+    note("numbers of loops", numbered, done, loops, kernel=number)
+    return Finished(done, tuple([m.arg.slot for m in memory]), tuple(named))
 
 
 def _fill(root: UOp, holes: dict[UOp, UOp]) -> UOp:
@@ -99,19 +196,18 @@ def _fill(root: UOp, holes: dict[UOp, UOp]) -> UOp:
     return root
 
 
-def _bind(body: UOp, store: UOp, arguments: tuple[UOp, ...]) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
-    """The kernel's own Params for the memory and variables it names, and what the Call passes for them."""
+def _memories(body: UOp) -> list[UOp]:
+    """The memory that a kernel accesses: what it writes, then what it reads in order of first use."""
     order = toposort(body)
-    memory = dict.fromkeys([_memory(store.src[0]), *(_memory(u.src[0]) for u in order if u.op is Op.LOAD)])
-    named = [u for u in order if u.op is Op.PARAM and u.arg.name is not None]
-    put: dict[UOp, UOp] = {u: u.replace(arg=_variable(u.arg, k)) for k, u in enumerate(named, len(memory))}
-    passed = []
-    for k, m in enumerate(memory):
-        source = arguments[m.arg.slot] if m.op is Op.PARAM else m
-        shape = substitute(m.src[0], put) if m.op is Op.PARAM else B.shape_vector(m.shape)
-        put[m] = UOp(Op.PARAM, (shape,), ParamArg(k, m.dtype, m.device))
-        passed.append(source)
-    return put, (*passed, *(arguments[u.arg.slot] for u in named))
+    stores = [u for u in order if u.op is Op.STORE]
+    return list(dict.fromkeys(_memory(u.src[0]) for u in (*stores, *(u for u in order if u.op is Op.LOAD))))
+
+
+def _own(m: UOp, slot: int, shape: UOp | None = None) -> UOp:
+    """The kernel's own Param for memory."""
+    if shape is None:
+        shape = m.src[0] if m.op is Op.PARAM else B.shape_vector(m.shape)
+    return UOp(Op.PARAM, (shape,), ParamArg(slot, m.dtype, m.device))
 
 
 def _memory(address: UOp) -> UOp:

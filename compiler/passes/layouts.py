@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from uops.compiler.passes.views import STEP, ZERO, Index, Indexing
+from uops.compiler.passes.views import STEP, Index, Indexing, reshaped
 from uops.spec.node import UOp
 from uops.spec.ops import ALU, Op
 
@@ -49,12 +49,7 @@ def _forward(at: Indexing, v: UOp, index: Index) -> Index:
         return tuple(index[k] for k in v.arg.order)
     if v.op is Op.FLIP:
         return STEP[Op.FLIP](at, v, index).coords
-    old = v.src[0].shape
-    kept = [n for n in old if n != 1]
-    if kept == [n for n in v.shape if n != 1]:
-        own = iter([i for i, n in zip(index, old, strict=True) if n != 1])
-        return tuple(ZERO if n == 1 else next(own) for n in v.shape)
-    return at.unflatten(at.flatten(index, old), v.shape)
+    return reshaped(at, v.src[0].shape, v.shape, index)
 
 
 def layouts(order: Sequence[UOp], users: Mapping[UOp, int], cheap: set[UOp]) -> dict[UOp, Layout]:
@@ -66,7 +61,7 @@ def layouts(order: Sequence[UOp], users: Mapping[UOp, int], cheap: set[UOp]) -> 
             continue
         s = v.src[0]
         value, before = chains.get(s, (s, ()))
-        if not before and (s in cheap or s.op not in ALU and s.op is not Op.REDUCE):
+        if not before and (s in cheap or (s.op not in ALU and s.op is not Op.REDUCE)):
             continue
         chain = (*before, v)
         if not keeps_last(value, chain):
@@ -95,7 +90,7 @@ def keeps_last(value: UOp, chain: Sequence[UOp]) -> bool:
 
 
 def _axes_of(axes: list[tuple[int, bool]], v: UOp) -> list[tuple[int, bool]] | None:
-    """The axes of more than one element of a view, each with whether it walks along the value's last axis; None for a Flip of it."""
+    """Axes of more than one element of a view, and whether each walks along the value's last axis; None for a flip of it."""
     old = v.src[0].shape
     if v.op is Op.RESHAPE:
         return _reshaped(axes, [n for n in v.shape if n != 1])
@@ -107,7 +102,7 @@ def _axes_of(axes: list[tuple[int, bool]], v: UOp) -> list[tuple[int, bool]] | N
 
 
 def _reshaped(axes: list[tuple[int, bool]], shape: Sequence[int]) -> list[tuple[int, bool]]:
-    """An axis of a Reshape walks along the last axis if its steps do: if it ends where an axis of the source with that mark ends."""
+    """An axis of a Reshape walks along the last axis if its steps do: it ends where an axis of the source with that mark ends."""
     ends: dict[int, bool] = {}
     size = 1
     for n, mark in reversed(axes):

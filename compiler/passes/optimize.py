@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from uops import __version__
 from uops.compiler.config import Config, cache_folder
 from uops.compiler.log import note
+from uops.compiler.optimize.gpu import choose as choose_lanes
+from uops.compiler.optimize.group import grouped
 from uops.compiler.optimize.heuristics import choose
 from uops.compiler.optimize.scan import scanned
 from uops.compiler.optimize.schedule import Schedule, begin, sink
@@ -29,6 +31,11 @@ from uops.spec.node import UOp, toposort
 Choose = Callable[[Schedule, Machine, Iterator[int]], Schedule]
 
 
+def hand_written(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """The choices for the machine at hand."""
+    return (choose_lanes if machine.workgroup else choose)(s, machine, uniques)
+
+
 def choice(config: Config, target: Target) -> Choose:
     """Who chooses the schedules."""
     if config.forced is not None:
@@ -37,7 +44,7 @@ def choice(config: Config, target: Target) -> Choose:
         return draw(config.forced)
     if config.beam:
         return _beam(config, target)
-    return choose
+    return hand_written
 
 
 def _beam(config: Config, target: Target) -> Choose:
@@ -47,15 +54,15 @@ def _beam(config: Config, target: Target) -> Choose:
 
     folder = cache_folder(os.environ)
     store = Store(folder and folder / "schedules", target.key, __version__)
-    return Beam(config.beam, TargetClock(target), store, choose, config.beam_seconds, listener())
+    return Beam(config.beam, TargetClock(target), store, hand_written, config.beam_seconds, listener())
 
 
-def optimize(root: UOp, machine: Machine = PLAIN, chosen: Choose = choose) -> UOp:
+def optimize(root: UOp, machine: Machine = PLAIN, chosen: Choose = hand_written) -> UOp:
     """The scheduled form of each kernel; prefix reductions become scans first."""
     return each(root, lambda body: scheduled(body, machine, chosen))
 
 
-def scheduled(body: UOp, machine: Machine = PLAIN, chosen: Choose = choose) -> UOp:
+def scheduled(body: UOp, machine: Machine = PLAIN, chosen: Choose = hand_written) -> UOp:
     """The scheduled form of one kernel."""
     uniques = itertools.count(highest_unique(toposort(body)) + 1)
     start = begin(body)
@@ -66,4 +73,7 @@ def scheduled(body: UOp, machine: Machine = PLAIN, chosen: Choose = choose) -> U
         note("scan", body, scan)
         return scan
     note("loops", body, start.effect)
-    return sink(threaded(chosen(start, machine, uniques), machine))
+    s = chosen(start, machine, uniques)
+    if machine.workgroup:
+        s = grouped(s, machine, uniques)
+    return sink(threaded(s, machine))

@@ -15,21 +15,20 @@ from collections.abc import Callable, Iterator, Sequence
 
 from uops.compiler.log import active, note
 from uops.compiler.passes.callify import extents, highest_unique
-from uops.compiler.passes.cost import Choices, Loops
+from uops.compiler.passes.cost import Choices
 from uops.compiler.passes.elements import closed_reduces
 from uops.compiler.passes.hazards import COPIES, memories
-from uops.compiler.passes.kernels import Kernel, Part, Place, Want, finish, ranges_of
+from uops.compiler.passes.kernels import Finish, Kernel, Part, Place, Want, ranges_of
 from uops.compiler.passes.layouts import BIJECTIVE, Layout, layouts
 from uops.compiler.passes.spread import READ, SPREAD
 from uops.compiler.passes.targets import Target, locate
-from uops.compiler.passes.views import STEP, VIEWS, ZERO, Indexing
+from uops.compiler.passes.views import STEP, VIEWS, Indexing
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.spec import build as B
 from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, BufferArg, LoadArg, ParamArg, RangeArg
+from uops.spec.args import AddrSpace, BufferArg, LoadArg
 from uops.spec.axes import AxisType
-from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
 from uops.spec.errors import Crash
 from uops.spec.node import Dim, UOp, toposort
@@ -52,7 +51,8 @@ def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
     state.compute()
     if active() is not None:
         state.note(root.src[0], simplify if isinstance(simplify, Rewriter) else None)
-    launch = UOp(Op.LINEAR, tuple(finish(n, kernel, state.arguments, simplify) for n, kernel in enumerate(state.in_order())))
+    finish = Finish(state.values, state.arguments, simplify)
+    launch = UOp(Op.LINEAR, tuple([finish(n, kernel) for n, kernel in enumerate(state.in_order())]))
     note("realise", root, launch, state.buffers)
     return launch
 
@@ -69,16 +69,13 @@ class Rangeify:
         self.kernels: dict[UOp, Kernel] = {}  # by what they compute: a realised value or a Store
         self.buffers: dict[UOp, UOp] = {}  # of realised values
         self.targets: dict[UOp, Target] = {}  # of Stores
-        self.holes: dict[Want, UOp] = {}  # placeholders of values that addresses and gates depend on
-        self.wanted_by: dict[UOp, Place] = {}  # placeholder -> the place of its value
         self.values: dict[Want, UOp] = {}  # expressions
-        self.loops = Loops(self.wanted_by)
         self.closed = closed_reduces(order, at)
         self.put: dict[Want, dict[UOp, UOp]] = {}  # in closed forms: what stands for the general index and the loops left
         self.choices = Choices(order, self.closed)
         self.layouts = layouts(order, self.choices.uses, self.cheap)
         self.once: set[Want] = set()  # places that are every element once
-        self.unique, self.axes = highest_unique(arguments), 0
+        self.unique = highest_unique(arguments)
 
     # Consumers first: which elements of each value are wanted.
 
@@ -128,8 +125,8 @@ class Rangeify:
         if u in self.cheap or value.op in _MOVEMENT:
             return False
         places = list(self.places[u])
-        once = len(places) == 1 and ((u, places[0]) in self.once or self.loops.exactly_once(places[0]))
-        return self.choices.realise(value, places, self.loops, once)
+        once = len(places) == 1 and ((u, places[0]) in self.once or places[0].exactly_once())
+        return self.choices.realise(value, places, once)
 
     def _push(self, wanted: Want) -> None:
         u, place = wanted
@@ -148,30 +145,18 @@ class Rangeify:
 
     def hole(self, u: UOp, place: Place) -> UOp:
         """A stand-in for the value of `u` at `place`, which an address or a gate needs before it is computed."""
-        wanted = self.want(u, place)
-        if wanted not in self.holes:
-            bounds = u.min_max if not u.dtype.is_float else None
-            known = None if bounds is None or bounds[0] <= u.dtype.min else (int(bounds[0]), int(bounds[1]))
-            found = UOp(Op.PARAM, (B.SCALAR,), ParamArg(None, u.dtype, name=f"%{len(self.holes)}", bounds=known))
-            self.holes[wanted], self.wanted_by[found] = found, place
-        return self.holes[wanted]
+        self.want(u, place)
+        return place.kernel.hole(u, place)
 
     # Kernels and their loops.
 
     def _open(self, u: UOp, shape: Sequence[Dim]) -> Kernel:
         kernel = self.kernels[u] = Kernel(u)
-        kernel.place = Place(kernel, tuple(self.loop(n, AxisType.LOOP) for n in shape))
+        kernel.place = Place(kernel, tuple([kernel.loop(n, AxisType.LOOP) for n in shape]))
         kernel.ranges = ranges_of(kernel.place.coords)
-        self.loops.nest(kernel.ranges)
+        kernel.nest(kernel.ranges)
         self.once.add((u, kernel.place))
         return kernel
-
-    def loop(self, n: Dim, kind: AxisType) -> UOp:
-        """A fresh Range; the index 0 for an axis of one element."""
-        if not isinstance(n, UOp) and n == 1:
-            return ZERO
-        self.axes += 1
-        return UOp(Op.RANGE, (dim_node(n),), RangeArg(self.axes, kind))
 
     def _buffer(self, u: UOp) -> UOp:
         self.unique += 1
@@ -193,8 +178,6 @@ class Rangeify:
                 for place in self.places[u]:
                     flat = self.at.flatten(place.coords, u.shape)
                     self.values[u, place] = B.cast(access(self.buffers[u], flat, place.gate), u.dtype)
-        for kernel in self.kernels.values():
-            kernel.holes = {hole: self.values[wanted] for wanted, hole in self.holes.items() if wanted[1].kernel is kernel}
 
     def _expression(self, u: UOp, place: Place) -> UOp:
         if place.gate is not None and place.gate.op is Op.CONST:  # never true

@@ -62,11 +62,8 @@ def selected(body: UOp, target: Target) -> tuple[UOp, ...]:
 class Scalars(Rewriter):
     """Rewrites scalars: the rules are written for them. A vector is left to the target's own compiler."""
 
-    def _step(self, u: UOp) -> UOp:
-        if u.shape == ():
-            return super()._step(u)
-        src = tuple([self.done[s] for s in u.src])
-        return u if src == u.src else u.replace(src=src)
+    def applied(self, u: UOp) -> UOp | None:
+        return super().applied(u) if u.shape == () else None
 
 
 def _primitive(body: UOp) -> UOp:

@@ -54,16 +54,17 @@ def _reduce(state: Rangeify, u: UOp, place: Place) -> list[Part]:
     if u in state.closed:
         return _closed(state, u, place)
     s = u.src[0].shape
-    index = tuple(state.loop(s[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(place.coords))
-    state.loops.nest((index[k] for k in sorted(u.arg.axes)), state.loops.of(place))
+    kernel = place.kernel
+    index = tuple([kernel.loop(s[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(place.coords)])
+    kernel.nest((index[k] for k in sorted(u.arg.axes)), frozenset(place.loops()))
     return [(u.src[0], place._replace(coords=index))]
 
 
 def _closed(state: Rangeify, u: UOp, place: Place) -> list[Part]:
     """The leaves of the closed form; those that an index or a gate is made of are needed before they are computed."""
     form = state.closed[u]
-    loops = {r: state.loop(u.src[0].shape[k], AxisType.REDUCE) for k, r in form.left.items()}
-    state.loops.nest((loops[form.left[k]] for k in sorted(form.left)), state.loops.of(place))
+    loops = {r: place.kernel.loop(u.src[0].shape[k], AxisType.REDUCE) for k, r in form.left.items()}
+    place.kernel.nest((loops[form.left[k]] for k in sorted(form.left)), frozenset(place.loops()))
     put = state.put[u, place] = {**place_of(form, place.coords), **loops}
     found: dict[UOp, Part] = {}
     for leaf, (node, coords, gate) in form.leaves.items():
@@ -206,8 +207,19 @@ def _select(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
 
 
 def _padded(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    gate = STEP[Op.PAD](state.at, u, place.coords).gate
-    return UOp(Op.WHERE, (gate or TRUE, parts[0], B.const(0, u.dtype)))
+    gate = STEP[Op.PAD](state.at, u, place.coords).gate or TRUE
+    return parts[0] if _is_zero_outside(parts[0], gate) else UOp(Op.WHERE, (gate, parts[0], B.const(0, u.dtype)))
+
+
+def _is_zero_outside(value: UOp, gate: UOp) -> bool:
+    """Whether a Load gives 0 wherever the gate is false, since its own gate demands all that this one does (R52)."""
+    if value.op is not Op.LOAD or len(value.src) != 3 or value.src[1] is not B.const(0, value.dtype):
+        return False
+    return _conjuncts(gate) <= _conjuncts(value.src[2])
+
+
+def _conjuncts(gate: UOp) -> set[UOp]:
+    return _conjuncts(gate.src[0]) | _conjuncts(gate.src[1]) if gate.op is Op.AND else {gate}
 
 
 def _accumulate(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:

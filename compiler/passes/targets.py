@@ -77,7 +77,7 @@ def locate(state: Rangeify, kernel: Kernel, reference: UOp) -> Target:
     found = Target(reference)
     index, size = kernel.place.coords, reference.dtype
     if _resizes(reference):
-        found.byte = state.loop(size.itemsize, AxisType.LOOP)
+        found.byte = kernel.loop(size.itemsize, AxisType.LOOP)
         found.ranges = [] if found.byte is ZERO else [found.byte]
         found.loops = [*kernel.ranges, *found.ranges]
     u = reference

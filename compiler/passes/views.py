@@ -7,7 +7,7 @@ supplies the arithmetic, on index nodes, simplified by rules. Spec: rows Movemen
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from uops.compiler.linear import number
@@ -102,14 +102,47 @@ def _flip(x: Indexing, u: UOp, index: Index) -> Step:
 
 
 def _reshape(x: Indexing, u: UOp, index: Index) -> Step:
-    old, new = u.src[0].shape, u.shape
-    if old == new:
-        return Step(index)
-    wide_old, wide_new = [n for n in old if n != 1], [n for n in new if n != 1]
-    if wide_old == wide_new:  # only axes of size 1 come and go
-        kept = iter(i for i, n in zip(index, new, strict=True) if n != 1)
-        return Step(tuple(ZERO if n == 1 else next(kept) for n in old))
-    return Step(x.unflatten(x.flatten(index, new), old))
+    """Row-major positions are equal in both shapes, hence in each group of axes of one number of elements."""
+    return Step(reshaped(x, u.shape, u.src[0].shape, index))
+
+
+def reshaped(x: Indexing, mine: Sequence[Dim], other: Sequence[Dim], index: Index) -> Index:
+    """The index, in the shape `other`, of the element `index` of the shape `mine`."""
+    found: list[UOp] = []
+    for a, b in _groups(mine, other):
+        own, extents = index[a], mine[a]
+        if [n for n in extents if n != 1] == [n for n in other[b] if n != 1]:  # only axes of 1 come and go
+            kept = iter([i for i, n in zip(own, extents, strict=True) if n != 1])
+            found += [ZERO if n == 1 else next(kept) for n in other[b]]
+        else:
+            found += x.unflatten(x.flatten(own, extents), other[b])
+    return tuple(found)
+
+
+def _groups(old: Sequence[Dim], new: Sequence[Dim]) -> Iterator[tuple[slice, slice]]:
+    """The smallest groups of consecutive axes of both shapes that have as many elements; axes of 1 go with the group before."""
+    i = j = 0
+    if 0 in old or any(isinstance(n, UOp) for n in (*old, *new)):
+        lead = 0  # of symbolic shapes, only axes that are the same on the left are told apart
+        while lead < min(len(old), len(new)) - 1 and old[lead] is new[lead] and 0 not in old:
+            yield slice(lead, lead + 1), slice(lead, lead + 1)
+            lead += 1
+        yield slice(lead, None), slice(lead, None)
+        return
+    while i < len(old) or j < len(new):
+        a, b, m, n = i, j, 1, 1
+        while True:
+            if i < len(old) and (m <= n or j == len(new)):
+                m, i = m * int(old[i]), i + 1
+            elif j < len(new):
+                n, j = n * int(new[j]), j + 1
+            if m == n and (j > b or j == len(new)) and (i > a or i == len(old)):
+                break
+        while i < len(old) and old[i] == 1:
+            i += 1
+        while j < len(new) and new[j] == 1:
+            j += 1
+        yield slice(a, i), slice(b, j)
 
 
 def _expand(x: Indexing, u: UOp, index: Index) -> Step:

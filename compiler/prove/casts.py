@@ -166,7 +166,7 @@ def _truncate(m: Model, d: DType, a: Value) -> Term:
     limit = _power(62, wide.sort)
     small = smt.compare("fp.lt", smt.app("fp.abs", wide, sort=wide.sort), limit)
     inside = smt.app(f"(_ fp.to_sbv {m.width(d)})", RTZ, wide, sort=m.sort(d))
-    return smt.ite(small, inside, smt.function("truncated", wide, sort=m.sort(d)))
+    return smt.ite(small, inside, m.some("truncated", wide, sort=m.sort(d)))
 
 
 def _round(m: Model, d: DType, a: Value) -> Term:
@@ -199,7 +199,7 @@ _CONCRETE: dict[tuple[Form, Form], Callable[[Model, DType, Value], Term]] = {
 
 def _exact(m: Model, d: DType, a: Value) -> Value:
     number = exact_number(m, a)
-    result = smt.function(f"to.{d.short}", number, sort=m.sort(d))
+    result = m.some(f"to.{d.short}", number, sort=m.sort(d))
     if not a.dtype.is_float:
         return Value(d, result)
     if d.kind is Kind.INDEX:  # non-finite traps: a property of the number

@@ -59,7 +59,8 @@ class Value:
 class Model:
     """Representations, and what was assumed so far: `facts` define fresh constants, `defined` say that no op trapped (R26),
     `choices` are free decisions that a ruling leaves (which zero a Max gives, R11). `exact` makes casts that meet a float functions
-    of the exact value (see `casts`)."""
+    of the exact value (see `casts`); `abstract` says that some function stands for more than is known of it, so that a model of the
+    query may be no counterexample."""
 
     machine: Form = Form.BITS
     index: Form = Form.WHOLE
@@ -68,6 +69,12 @@ class Model:
     defined: list[Term] = field(default_factory=list)
     choices: list[Term] = field(default_factory=list)
     count: int = 0
+    abstract: bool = False
+
+    def some(self, name: str, *args: Term, sort: Sort) -> Term:
+        """Some function of `args`: one of that name, of which nothing else is known."""
+        self.abstract = True
+        return smt.function(name, *args, sort=sort)
 
     def form(self, d: DType) -> Form:
         if d.kind is Kind.BOOL:

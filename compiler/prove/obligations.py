@@ -11,6 +11,7 @@ also holds the query that asks whether left side and condition can be satisfied:
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from uops.compiler.pattern import Pattern, variables
@@ -19,7 +20,7 @@ from uops.compiler.prove.casts import kept
 from uops.compiler.prove.model import Form, Model, Unmodelled, Value, equal
 from uops.compiler.prove.semantics import mean
 from uops.compiler.prove.smt import Encoding, Term
-from uops.compiler.prove.typing import Assignment, Typed, Types, annotate, assignments
+from uops.compiler.prove.typings import Assignment, Typed, Types, annotate, assignments
 from uops.compiler.rewrite import Rule
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
@@ -29,11 +30,11 @@ from uops.spec.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One query: unsatisfiable means proved. A model of it is a counterexample where it is `concrete`; else the query only knows
-    less than the semantics says. `seconds` is its limit."""
+    """Queries, one per case: all unsatisfiable means proved. A model of one is a counterexample where it is `concrete`; else the
+    query only knows less than the semantics says. `seconds` is the limit of each."""
 
     by: str
-    query: str
+    queries: tuple[str, ...]
     seconds: float
     concrete: bool = True
 
@@ -59,7 +60,7 @@ class Obligation:
     @property
     def key(self) -> str:
         """SHA-256 of the texts of all its queries."""
-        parts = [*(f"{a.by} {a.seconds}\n{a.query}" for a in self.attempts), f"possible\n{self.possible}", *self.needs]
+        parts = [*(f"{a.by} {a.seconds}\n{q}" for a in self.attempts for q in a.queries), f"possible\n{self.possible}", *self.needs]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
@@ -103,23 +104,26 @@ def _dtypes(*typed: Typed | None) -> set[DType]:
 
 @dataclass(frozen=True, slots=True)
 class Theory:
-    """How to model one obligation: representations, the encodings of division to try with their limits in seconds, and whether a
-    model refutes."""
+    """How to model one obligation: representations, and the encodings of division to try with their limits in seconds."""
 
     by: str
     machine: Form
     index: Form
     exact: bool = False
     encodings: tuple[tuple[Encoding, float], ...] = ((Encoding.NATIVE, 20.0),)
-    concrete: bool = True
 
 
 _BITS = Theory("bits", Form.BITS, Form.WIDE)
-_SLICE = Theory("slice", Form.BITS, Form.SLICE, concrete=False)
-_NUMBERS = Theory("numbers", Form.WHOLE, Form.WHOLE, exact=True, concrete=False)
+_SLICE = Theory("slice", Form.BITS, Form.SLICE)
+_NUMBERS = Theory("numbers", Form.WHOLE, Form.WHOLE, exact=True)
 _WHOLE = Theory("whole", Form.WHOLE, Form.WHOLE)
-#: Divisors that are variables: fresh quotients first, the solver's own division where they do not answer.
-_DIVIDED = Theory("whole", Form.WHOLE, Form.WHOLE, encodings=((Encoding.SKOLEM, 2.0), (Encoding.NATIVE, 8.0), (Encoding.SKOLEM, 20.0)))
+#: The two encodings of division answer for different rules; each gets a short try before a long one.
+_DIVIDED = Theory(
+    "whole",
+    Form.WHOLE,
+    Form.WHOLE,
+    encodings=((Encoding.NATIVE, 1.0), (Encoding.SKOLEM, 3.0), (Encoding.NATIVE, 10.0), (Encoding.SKOLEM, 20.0)),
+)
 _CASTS = frozenset({Op.CAST, Op.BITCAST})
 _MOVING = BITWISE | {Op.WHERE, Op.NOT}
 
@@ -150,11 +154,12 @@ def _source(a: Assignment) -> DType:
 
 @dataclass(frozen=True, slots=True)
 class _Query:
-    """What is assumed, what is claimed, and which pairs of dtypes the casts inside are assumed to keep."""
+    """What is assumed, what is claimed, which pairs of dtypes the casts inside are assumed to keep, and whether a model refutes."""
 
     assumed: tuple[Term, ...]
     claimed: Term
     needs: tuple[str, ...]
+    concrete: bool
 
 
 def _query(theory: Theory, rule: Rule, a: Assignment) -> _Query:
@@ -173,11 +178,24 @@ def _query(theory: Theory, rule: Rule, a: Assignment) -> _Query:
     m.choices.clear()
     conditions = [_value(m, c, env, casts).term for c in a.when]
     conditions += _evaluated(m, rule, a, env, casts)
+    conditions += [_multiple(m, c, env, casts) for c in a.when if _is_divisible(m, c)]
     m.defined.clear()
     rhs = _value(m, a.rhs, env, casts)
     claimed = smt.and_(*m.defined, _some_choice(left_choices, equal(lhs, rhs)))
     facts = [*m.facts, *(t for terms in lemmas.values() for t in terms)]
-    return _Query((*facts, *defined, *conditions), claimed, tuple(sorted(lemmas)))
+    return _Query((*facts, *defined, *conditions), claimed, tuple(sorted(lemmas)), not m.abstract)
+
+
+def _is_divisible(m: Model, c: Typed) -> bool:
+    """Whether a condition says a % b == 0 of whole numbers."""
+    whole = c.pattern.op is Op.CMPEQ and m.form(c.src[0].dtype) is Form.WHOLE
+    return whole and c.src[0].pattern.op is Op.MOD and c.src[1].pattern.value == 0
+
+
+def _multiple(m: Model, c: Typed, env: Mapping[str, Value], casts: Callable[[Value, Value], None]) -> Term:
+    """What follows from a % b == 0: a = b k for some k, whatever b is (R03: a % 0 is a)."""
+    a, b = (_value(m, s, env, casts).term for s in c.src[0].src)
+    return smt.same(a, smt.times(b, m.fresh("k", smt.INT)))
 
 
 def _is_variable(rule: Rule, name: str) -> bool:
@@ -201,15 +219,8 @@ def _some_choice(choices: Sequence[Term], claim: Term) -> Term:
     """The claim for some way to make the choices of the left side: any of its values may be kept."""
     found = [claim]
     for c in choices:
-        found = [_put(t, c, v) for t in found for v in (smt.TRUE, smt.FALSE)]
+        found = [smt.substitute(t, c, v) for t in found for v in (smt.TRUE, smt.FALSE)]
     return smt.or_(*found)
-
-
-def _put(t: Term, old: Term, new: Term) -> Term:
-    done: dict[Term, Term] = {}
-    for s in smt.subterms([t]):
-        done[s] = new if s is old else smt.rebuild(s, tuple(done[x] for x in s.args))
-    return done[t]
 
 
 def keeps_by_lemma(source: DType, target: DType) -> bool:
@@ -244,18 +255,31 @@ def _obligation(rule: Rule, a: Assignment) -> Obligation:
             reasons.append(str(e))
             continue
         needs.update(dict.fromkeys(q.needs))
-        refutes = (*q.assumed, smt.not_(q.claimed))
+        assumed, (claimed,) = smt.solved(q.assumed, q.claimed)
+        split = list(_cases([*assumed, smt.not_(claimed)]))
         for encoding, seconds in theory.encodings:
             by = f"{theory.by} {encoding.value}" if len(theory.encodings) > 1 else theory.by
-            attempts.append(Attempt(by, smt.script(refutes, encoding), seconds, theory.concrete))
-        if (rule.when is not None or _may_trap(q)) and possible is None:
-            possible = smt.script(q.assumed)
+            queries = tuple([smt.script(terms, encoding, known) for terms, known in split])
+            attempts.append(Attempt(by, queries, seconds, q.concrete))
+        if rule.when is not None and possible is None:
+            possible = smt.script(assumed)
     why = None if attempts else "; ".join(reasons)
     return Obligation(rule.name, str(a), tuple(attempts), possible, names, tuple(needs), why)
 
 
-def _may_trap(q: _Query) -> bool:
-    return False
+def _cases(terms: list[Term]) -> Iterator[tuple[list[Term], dict[Term, Term]]]:
+    """`terms` for each combination of signs that the divisors may have, with what is known then."""
+    divisors = smt.divisors(terms)
+    for chosen in itertools.product(*([s for s in smt.signs(b) if _possible(s, terms)] for b in divisors)):
+        known = {t: v for s in chosen for t, v in s.items()}
+        stated = [smt.literal_of(t, v) for t, v in known.items() if v is smt.TRUE]
+        simple = [smt.simplified(t, known) for t in terms if t not in known]
+        if smt.FALSE not in simple:
+            yield [*stated, *simple], known
+
+
+def _possible(sign: Mapping[Term, Term], terms: list[Term]) -> bool:
+    return not any(v is smt.FALSE and t in terms for t, v in sign.items())
 
 
 def types_of(o: Obligation) -> Types:

@@ -209,14 +209,14 @@ def _whole_mod(m: Model, d: DType, a: Term, b: Term) -> Term:
 
 def _whole_bitwise(name: str) -> Callable[..., Term]:
     """Some function of the two, one per width: nothing is known of it."""
-    return lambda m, d, a, b: wrap(d, smt.function(f"{name}.{d.short}", a, b, sort=smt.INT))
+    return lambda m, d, a, b: wrap(d, m.some(f"{name}.{d.short}", a, b, sort=smt.INT))
 
 
 def _power_of_two(m: Model, n: Term) -> Term:
     """2^n for n >= 0: the number for a literal, else some positive number, 1 for 0."""
     if n.kind is smt.Kind.LITERAL and n.head.isdigit() and len(n.head) < 5:
         return smt.integer(1 << int(n.head))
-    power = smt.function("power-of-two", n, sort=smt.INT)
+    power = m.some("power-of-two", n, sort=smt.INT)
     m.facts.append(smt.compare(">=", power, smt.integer(1)))
     m.facts.append(smt.same(smt.same(n, smt.integer(0)), smt.same(power, smt.integer(1))))
     return power
@@ -301,7 +301,7 @@ def _float_max(m: Model, d: DType, a: Term, b: Term) -> Term:
 
 def _approximated(op: Op) -> Callable[..., Term]:
     """Some function (R27): one node has one value, and which one its kernel decides (R17, R18)."""
-    return lambda m, d, *args: smt.function(f"{op.name.lower()}.{d.short}", *args, sort=args[0].sort)
+    return lambda m, d, *args: m.some(f"{op.name.lower()}.{d.short}", *args, sort=args[0].sort)
 
 
 FLOAT: dict[Op, Callable[..., Term]] = {

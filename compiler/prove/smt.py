@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -66,6 +66,11 @@ def _make(head: str, args: tuple[Term, ...], sort: Sort, kind: Kind) -> Term:
     if found is None:
         found = _interned[key] = Term(head, args, sort, kind)
     return found
+
+
+def rebuild(t: Term, args: tuple[Term, ...]) -> Term:
+    """`t` on other arguments."""
+    return t if args == t.args else _make(t.head, args, t.sort, t.kind)
 
 
 def app(head: str, *args: Term, sort: Sort) -> Term:
@@ -166,6 +171,73 @@ def modulo(a: Term, n: int) -> Term:
     return app("mod", a, integer(n), sort=INT)
 
 
+def simplified(t: Term, known: Mapping[Term, Term]) -> Term:
+    """`t` where some Boolean terms are known to be TRUE or FALSE."""
+    done: dict[Term, Term] = {}
+    for s in subterms([t]):
+        args = tuple(done[a] for a in s.args)
+        done[s] = known.get(s) or _SIMPLER.get(s.head, rebuild)(s, args)
+    return done[t]
+
+
+def _simpler_ite(t: Term, args: tuple[Term, ...]) -> Term:
+    return ite(*args)
+
+
+def _simpler_and(t: Term, args: tuple[Term, ...]) -> Term:
+    return FALSE if FALSE in args else and_(*args)
+
+
+def _simpler_or(t: Term, args: tuple[Term, ...]) -> Term:
+    return TRUE if TRUE in args else or_(*args)
+
+
+def _simpler_implies(t: Term, args: tuple[Term, ...]) -> Term:
+    a, b = args
+    return TRUE if a is FALSE or b is TRUE else b if a is TRUE else rebuild(t, args)
+
+
+def _simpler_not(t: Term, args: tuple[Term, ...]) -> Term:
+    return FALSE if args[0] is TRUE else TRUE if args[0] is FALSE else rebuild(t, args)
+
+
+def _simpler_same(t: Term, args: tuple[Term, ...]) -> Term:
+    return TRUE if args[0] is args[1] else rebuild(t, args)
+
+
+_SIMPLER = {
+    "ite": _simpler_ite, "and": _simpler_and, "or": _simpler_or, "=>": _simpler_implies, "not": _simpler_not, "=": _simpler_same,
+}  # fmt: skip
+
+
+def substitute(t: Term, old: Term, new: Term) -> Term:
+    """`t` with `new` for `old`."""
+    done: dict[Term, Term] = {}
+    for s in subterms([t]):
+        done[s] = new if s is old else rebuild(s, tuple(done[a] for a in s.args))
+    return done[t]
+
+
+def solved(assumed: Sequence[Term], *others: Term) -> tuple[list[Term], list[Term]]:
+    """`assumed` and `others` with every constant that an assumption defines replaced by what it is; the definitions stay."""
+    facts, rest, kept = list(assumed), list(others), list[Term]()
+    while (found := next(filter(None, map(_definition, facts)), None)) is not None:
+        equation, name, value = found
+        facts = [substitute(f, name, value) for f in facts if f is not equation]
+        kept = [*(substitute(f, name, value) for f in kept), equation]
+        rest = [substitute(t, name, value) for t in rest]
+    return [*facts, *kept], rest
+
+
+def _definition(t: Term) -> tuple[Term, Term, Term] | None:
+    """(t, constant, value) where `t` says that a declared constant is a value in which it does not occur."""
+    if t.head == "=":
+        for a, b in (t.args, t.args[::-1]):
+            if a.kind is Kind.DECLARED and not a.args and a not in subterms([b]):
+                return t, a, b
+    return None
+
+
 # Text
 
 
@@ -200,9 +272,12 @@ def inline(t: Term) -> str:
     return t.head if not t.args else f"({t.head} {' '.join(map(inline, t.args))})"
 
 
-def script(assertions: Iterable[Term], encoding: Encoding = Encoding.NATIVE) -> str:
-    """The text of a query: is the conjunction of `assertions` satisfiable?"""
+def script(assertions: Iterable[Term], encoding: Encoding = Encoding.NATIVE, known: Mapping[Term, Term] | None = None) -> str:
+    """The text of a query: is the conjunction of `assertions` satisfiable? What is `known` must be among them."""
     stated = expand(list(assertions), encoding)
+    if known:
+        told = {literal_of(t, v) for t, v in known.items()}
+        stated = [t for t in (s if s in told else simplified(s, known) for s in stated) if t is not TRUE]
     order = subterms(stated)
     uses: dict[Term, int] = {}
     for t in order:
@@ -236,6 +311,24 @@ def _declarations(order: list[Term]) -> Iterator[str]:
 
 
 # Floor division
+
+
+def literal_of(t: Term, truth: Term) -> Term:
+    """The assertion that `t` is `truth`."""
+    return t if truth is TRUE else not_(t)
+
+
+def divisors(terms: Iterable[Term]) -> list[Term]:
+    """The divisors that are no literals, each once."""
+    found = (t.args[1] for t in subterms(terms) if t.head in _DIVISIONS)
+    return list(dict.fromkeys(b for b in found if b.kind is not Kind.LITERAL))
+
+
+def signs(b: Term) -> list[dict[Term, Term]]:
+    """The three cases of an integer's sign: what is then known of it."""
+    zero = integer(0)
+    tests = (compare(">", b, zero), compare("<", b, zero), same(b, zero))
+    return [{t: boolean(t is mine) for t in tests} for mine in tests]
 
 
 def expand(assertions: list[Term], encoding: Encoding) -> list[Term]:
@@ -273,8 +366,9 @@ class _Native:
 
 
 class _Skolem:
-    """By a fresh q and r with a = b q + r and r between 0 and b, and per pair of quotients by one divisor the ground lemma that
-    products with a positive number grow."""
+    """By a fresh q and r with a = b q + r and r between 0 and b. The solver lacks that a product with a positive number is at least
+    as great: b > 0 and t >= 1 give b t >= b (and b < 0 gives b t <= b), which is stated for t the difference of any two quotients by
+    one divisor."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[Term, Term], tuple[Term, Term]] = {}
@@ -295,11 +389,12 @@ class _Skolem:
             found += [implies(positive, above), implies(negative, below)]
         for ((_, b), (q, _)), ((_, d), (p, _)) in itertools.permutations(self.found.items(), 2):
             if b is d:
-                apart = and_(compare(">", b, zero), compare(">=", minus(q, p), integer(1)))
-                found.append(implies(apart, compare(">=", times(b, minus(q, p)), b)))
+                found.append(_grows(b, minus(q, p)))
         return found
 
 
-def rebuild(t: Term, args: tuple[Term, ...]) -> Term:
-    """`t` on other arguments."""
-    return t if args == t.args else _make(t.head, args, t.sort, t.kind)
+def _grows(b: Term, t: Term) -> Term:
+    some = compare(">=", t, integer(1))
+    above = implies(and_(compare(">", b, integer(0)), some), compare(">=", times(b, t), b))
+    below = implies(and_(compare("<", b, integer(0)), some), compare("<=", times(b, t), b))
+    return and_(above, below)

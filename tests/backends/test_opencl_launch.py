@@ -37,6 +37,24 @@ def nest(*axes: tuple[int, AxisType]) -> UOp:
     return linear(root)
 
 
+def variables(count: int) -> list[UOp]:
+    """Sizes that the caller gives, in slots 1 and up."""
+    return [UOp(Op.PARAM, (B.SCALAR,), A.ParamArg(1 + k, dt.index, name=f"n{k}", bounds=(0, 2))) for k in range(count)]
+
+
+def by_variables(count: int, *axes: tuple[int, AxisType]) -> UOp:
+    """A Store in GLOBAL loops of `count` variable sizes and of some known ones."""
+    ranges = [UOp(Op.RANGE, (size,), A.RangeArg(k, AxisType.GLOBAL)) for k, size in enumerate(variables(count))]
+    ranges += [B.range_(n, count + k, kind) for k, (n, kind) in enumerate(axes)]
+    where: UOp = B.index(0)
+    for r in ranges:
+        where = B.add(B.mul(where, B.index(2)), r)
+    root = B.store(B.at(B.param(0, (4096,), dt.int32), where), B.const(1))
+    for r in reversed(ranges):
+        root = B.end(root, r)
+    return linear(root)
+
+
 @pytest.mark.parametrize("name", GOLDEN)
 def test_the_rendered_text_is_the_golden_one(kernels, golden, name: str) -> None:
     golden(f"opencl-{name}.cl", render(GOLDEN[name](kernels)))
@@ -75,10 +93,22 @@ def test_a_loop_around_keeps_what_is_inside_a_loop() -> None:
     assert (shape.groups, text.count("for (")) == ((), 2)
 
 
-def test_more_ranges_than_dimensions_stay_loops() -> None:
-    text = render(nest(*[(2, AxisType.GLOBAL)] * 5))
-    assert read(text).groups == (2, 2, 2)
-    assert text.count("for (") == 2
+def test_more_ranges_than_dimensions_share_the_last_one() -> None:
+    text = render(nest(*[(k, AxisType.GLOBAL) for k in (2, 3, 4, 5, 6)]))
+    assert read(text).groups == (2, 3, 120)
+    assert "for (" not in text
+    assert "(get_group_id(2) % 6)" in text and "((get_group_id(2) / 6) % 5)" in text and "((get_group_id(2) / 30) % 4)" in text
+    lanes = render(nest(*[(2, AxisType.LOCAL)] * 5))
+    assert read(lanes).lanes == (2, 2, 8) and "for (" not in lanes
+
+
+def test_sizes_of_variables_have_dimensions_of_their_own() -> None:
+    text = render(by_variables(2, (5, AxisType.GLOBAL), (6, AxisType.GLOBAL)))
+    shape = read(text)
+    assert shape.groups == ("1", "2", 30) and "for (" not in text
+    assert shape.sizes([0, 3, 4]) == ((3, 4, 30), (1, 1, 1))
+    more = render(by_variables(4))
+    assert read(more).groups == ("1", "2", "3") and more.count("for (") == 1
 
 
 def test_more_lanes_than_a_group_has_stay_loops() -> None:
@@ -160,7 +190,7 @@ def test_local_memory_and_barriers_have_a_text_of_their_own(golden) -> None:
 def test_a_group_is_one_iteration_of_all_global_ranges_if_it_has_local_memory_R61(axes: int) -> None:
     """Else a fast lane would write what a slow one still reads, an iteration behind."""
     tile, i = local(8, dt.int32, 79), B.range_(8, 9, AxisType.LOCAL)
-    ranges = [B.range_(2, k, AxisType.GLOBAL) for k in range(axes)]
+    ranges = [UOp(Op.RANGE, (size,), A.RangeArg(k, AxisType.GLOBAL)) for k, size in enumerate(variables(axes))]
     where: UOp = B.index(0)
     for r in ranges:
         where = B.add(B.mul(where, B.index(2)), r)

@@ -79,16 +79,18 @@ class Suite:
             ("Elementwise/Mul", "int8", "zero"): Status.PASS,
         }
         self.complete = True
+        self.applied: dict[str, int] = {}
         self.calls: list[dict[str, Any]] = []
 
     def conform(
         self, backend: str, instance: Any, *, tier: Tier, rows: str, jobs: int, progress: Callable[[int, int], None],
         schedules: Schedules,
     ) -> FakeRun:  # fmt: skip
-        self.calls.append({"backend": backend, "name": instance.name, "tier": tier, "rows": rows, "jobs": jobs})
+        called = {"backend": backend, "name": instance.name, "tier": tier, "rows": rows, "jobs": jobs}
+        self.calls.append(called if schedules == Schedules() else called | {"schedules": schedules})
         progress(1, 2)
         run = FakeRun(backend, tier, rows, self.statuses)
-        run.schedules = schedules
+        run.schedules, run.applied = schedules, Counter(self.applied)
         run.complete = self.complete
         return run
 

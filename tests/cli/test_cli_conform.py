@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,10 @@ import pytest
 from click.testing import Result
 
 from uops.backends.conformance import model
-from uops.backends.conformance.model import Level, Status, Tier
+from uops.backends.conformance.model import Level, Schedules, Status, Tier
 from uops.cli.common import WIDE
-from uops.cli.conform import LEVELS, TIERS, unwritable
+from uops.cli.conform import LEVELS, OPTS, TIERS, unwritable
+from uops.compiler import Config
 
 Uops = Callable[..., Result]
 ADD, LIMIT = ("Elementwise/Add", "int8", "zero"), ("Elementwise/Add", "int8", "limit")
@@ -25,6 +27,19 @@ INTERP = "uops.backends.conformance.controls:Interp"
 def test_the_choices_are_those_of_the_suite() -> None:
     assert tuple(t.value for t in Tier) + ("exhaustive",) == TIERS
     assert tuple(level.value for level in Level) == LEVELS
+    assert Schedules().kind == OPTS[0]
+    assert [Schedules(kind, 7, 3).environment for kind in OPTS] == [
+        {},
+        {"UOPS_OPTIMIZE": "0"},
+        {"UOPS_FORCED": "7"},
+        {"UOPS_BEAM": "3"},
+    ]
+    assert [Config.read(Schedules(kind, 7, 3).environment) for kind in OPTS] == [
+        Config(),
+        Config(optimize=False),
+        Config(forced=7),
+        Config(beam=3),
+    ]
 
 
 def test_a_run_that_passes_has_status_0_and_a_full_report(uops: Uops, suite: Any, tmp_path: Path) -> None:
@@ -44,6 +59,17 @@ def test_options_reach_the_suite(uops: Uops, suite: Any, tmp_path: Path) -> None
     assert result.exit_code == 0
     assert suite.calls[0]["tier"] is Tier.FULL and suite.calls[0]["rows"] == "Elementwise/*" and suite.calls[0]["jobs"] == 3
     assert json.loads((tmp_path / "there/report.json").read_text())["level"] == "core"
+
+
+def test_schedules_reach_the_suite_and_the_report(uops: Uops, suite: Any, tmp_path: Path) -> None:
+    suite.applied = {"Split REDUCE to UNROLL inner by 4": 3, "Nolocals": 2}
+    result = uops("conform", "-b", "llvm", "--opts", "forced", "--seed", "7")
+    assert result.exit_code == 0 and suite.calls[0]["schedules"] == Schedules("forced", 7)
+    told = json.loads((tmp_path / "report/report.json").read_text())["schedules"]
+    assert told == {"kind": "forced", "seed": 7, "applied": suite.applied}
+    assert re.search(r"Split REDUCE to UNROLL inner +3 *$", result.output, re.MULTILINE) and "seed 7" in result.output
+    assert uops("conform", "-b", "llvm", "--opts", "search", "--beam", "3", "--json").exit_code == 0
+    assert json.loads((tmp_path / "report/report.json").read_text())["schedules"] == {"kind": "search", "beam": 3}
 
 
 def test_a_failing_cell_has_status_1_and_a_reproducer(uops: Uops, suite: Any, tmp_path: Path) -> None:
@@ -184,6 +210,8 @@ def test_diff_of_a_report_with_itself_is_empty(uops: Uops, two_reports: tuple[st
         (("--diff", ".", "nowhere"), "nowhere"),
         (("--diff", ".", "."), "is no report"),
         (("--backend", "interp", "--tier", "exhaustive", "--baseline", "."), "exhaustive"),
+        (("--backend", "llvm", "--tier", "exhaustive", "--opts", "forced"), "one schedule"),
+        (("--backend", "interp", "--opts", "forced"), "interp is none"),
     ],
 )
 def test_a_wrong_question_has_status_2(uops: Uops, suite: Any, arguments: tuple[str, ...], message: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from uops.compiler.linear import build, linear, same_sum
 from uops.compiler.pattern import cst, match, operation, var
-from uops.compiler.rewrite import Rewriter, Rule, cost, holds, index_by_op
+from uops.compiler.rewrite import Rewriter, Rule, cost, holds
 from uops.compiler.rules import VALUES
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -68,7 +68,7 @@ def test_a_rule_that_does_not_descend_is_found_by_the_check() -> None:
 
 def test_a_pattern_that_is_a_variable_is_no_left_side() -> None:
     with pytest.raises(Crash, match="matches every node"):
-        index_by_op((Rule("anything", x, x),))
+        Rewriter((Rule("anything", x, x),))
 
 
 def test_the_log_names_rule_binding_before_and_after() -> None:

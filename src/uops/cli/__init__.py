@@ -15,7 +15,9 @@ from uops.cli.check import check
 from uops.cli.common import to_reader
 from uops.cli.compile import compile_
 from uops.cli.conform import conform
+from uops.cli.fuzz import fuzz
 from uops.cli.run import run
+from uops.cli.search import search
 from uops.cli.spec import spec
 from uops.cli.view import view
 from uops.spec.errors import Crash, SpecError, UopsError
@@ -81,5 +83,5 @@ def main() -> None:
     """An executable UOp specification: its rows, a reference interpreter, a compiler, and the judge of any backend."""
 
 
-for _command in (spec, check, run, compile_, view, bisect, stages, conform):
+for _command in (spec, check, run, compile_, view, search, bisect, stages, conform, fuzz):
     main.add_command(_command)

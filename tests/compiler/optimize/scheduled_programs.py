@@ -24,9 +24,9 @@ def matmul(x: UOp, y: UOp) -> UOp:
     return b.reshape(b.reduce(b.mul(b.reshape(x, (m, k, 1)), b.reshape(y, (1, k, n))), Op.ADD, (1,)), (m, n))
 
 
-def softmax(x: UOp) -> UOp:
-    e = b.exp2(b.sub(x, b.reduce(x, Op.MAX, (1,))))
-    return b.div(e, b.reduce(e, Op.ADD, (1,)))
+def softmax(x: UOp, axis: int = 1) -> UOp:
+    e = b.exp2(b.sub(x, b.reduce(x, Op.MAX, (axis,))))
+    return b.div(e, b.reduce(e, Op.ADD, (axis,)))
 
 
 def layernorm(x: UOp) -> UOp:

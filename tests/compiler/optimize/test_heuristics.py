@@ -17,11 +17,13 @@ from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.target import PLAIN, Machine
 from uops.interp import run
 from uops.spec import build as b
+from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.optops import Split
+from uops.spec.scope import closed_by
 from uops.spec.verify import verify
 
 WIDE, NARROW = Machine(vector_bytes=64, registers=32), Machine(vector_bytes=16, registers=16)
@@ -99,10 +101,29 @@ def local_sizes(s: Schedule) -> list[int]:
     return [int(u.arg.size) for u in toposort(s.effect) if u.op is Op.BUFFER]
 
 
-def test_a_row_that_two_loops_share_is_kept_in_local_memory() -> None:
-    assert local_sizes(choose(first(softmax(p(0, 6, 40))), WIDE, count(100))) == [40]
-    assert local_sizes(choose(first(layernorm(p(0, 4, 36))), WIDE, count(100))) == []  # a difference is cheap to compute again
-    assert local_sizes(choose(first(softmax(p(0, 2, 1 << 20))), WIDE, count(100))) == []  # longer than the first cache
+def rows_in_output(s: Schedule) -> list[int]:
+    """Elements that are written to the kernel's own memory before each last Store, in loops that end before it."""
+    rows = []
+    for u in toposort(s.effect):
+        if u.op is Op.AFTER and u.src[0].op is Op.PARAM:
+            loops = (x for x in toposort(u.src[1]) if x.op is Op.END)
+            rows.append(int(np.prod([r.src[0].arg.value for x in loops for r in closed_by(x)])))
+    return rows
+
+
+def test_a_row_that_two_loops_share_is_kept_in_the_output() -> None:
+    assert rows_in_output(choose(first(softmax(p(0, 6, 40))), NARROW, count(100))) == [40]
+    assert rows_in_output(choose(first(softmax(p(0, 4, 6, 40), 2)), NARROW, count(100))) == [40]
+    assert local_sizes(choose(first(softmax(p(0, 6, 40))), NARROW, count(100))) == []
+    plain = choose(first(layernorm(p(0, 4, 36))), NARROW, count(100))  # a difference is cheap to compute again
+    assert local_sizes(plain) == rows_in_output(plain) == []
+    long = choose(first(softmax(p(0, 2, 1 << 20))), NARROW, count(100))  # longer than the second cache
+    assert local_sizes(long) == rows_in_output(long) == []
+
+
+def test_a_row_of_another_dtype_than_the_output_is_kept_in_local_memory() -> None:
+    s = choose(first(b.cast(softmax(p(0, 6, 40)), dt.float16)), NARROW, count(100))
+    assert rows_in_output(s) == [] and local_sizes(s) == [40]
 
 
 def test_the_rows_of_a_product_share_a_packed_panel() -> None:

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 from scheduled_programs import PROGRAMS, inputs
 
-from uops.compiler.optimize.schedule import Rejected, Schedule, apply, begin, reason_against, sink
+from uops.compiler.optimize.schedule import Rejected, Schedule, apply, begin, reason_against, sink, typed
 from uops.compiler.passes.callify import callify, outputs
 from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.target import Machine
 from uops.interp import run
+from uops.interp.storage import NUMPY
 from uops.spec import build as b
+from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
 from uops.spec.node import UOp, substitute, toposort
@@ -102,3 +105,106 @@ def test_a_rejected_opt_op_says_the_ruling_and_the_op() -> None:
     _, (s,) = started(PROGRAMS["gemm"]())
     with pytest.raises(Rejected, match=r"Split\(axis=0, factor=5.*does not divide the axis.*R90"):
         apply(s, Split(0, 5, AxisType.UPCAST))
+
+
+# ------------------------------------------------------------------------------------------------- what memory and machine forbid
+
+
+def in_bytes() -> UOp:
+    """Bytes stored into words: each reads, changes and writes a word that three others share."""
+    return b.sink(b.store(b.bitcast(b.buffer(6, dt.uint32, unique=1), dt.uint8), b.param(0, (24,), dt.uint8)))
+
+
+@pytest.mark.parametrize("target", [AxisType.UPCAST, AxisType.LOCAL])
+def test_iterations_that_meet_in_one_element_keep_their_order(target: AxisType) -> None:
+    _, (s,) = started(in_bytes())
+    assert s.fixed == {0}
+    assert "R55, R57" in (reason_against(s, Split(0, 4, target)) or "")
+    tiled = apply(s, Split(0, 4, AxisType.LOOP))
+    assert tiled.fixed == {0, 1}
+    assert "R55, R57" in (reason_against(tiled, Split(1, 2, target)) or "")
+    with pytest.raises(Rejected, match="R55, R57"):
+        typed(s, {s.outputs[0]: AxisType.GLOBAL})
+
+
+def test_bytes_in_words_keep_the_result_in_any_tiling() -> None:
+    graph = in_bytes()
+    launch, (s,) = started(graph)
+    given = {"p0": np.arange(24, dtype=np.uint8), "b1": np.zeros(6, np.uint32)}
+    for opts in ([Split(0, 4, AxisType.LOOP), Swap(0, 1)], [Split(0, 3, AxisType.LOOP, top=True)], [Padto(0, 7)]):
+        t = s
+        for opt in opts:
+            t = apply(t, opt)
+        got = run(with_schedules(launch, [t]), given).buffers["b1"]
+        np.testing.assert_array_equal(got.view(np.uint8), np.arange(24))
+
+
+def test_swapping_keeps_which_loop_is_fixed() -> None:
+    graph = b.sink(b.store(b.bitcast(b.buffer(6, dt.uint32, unique=1), dt.uint16), b.param(0, (12,), dt.uint16)))
+    _, (s,) = started(graph)
+    half = Schedule(s.name, s.effect, s.outputs, (), frozenset({0}))
+    assert apply(half, Swap(0, 1)).fixed == {1}
+
+
+def test_loops_of_distinct_elements_are_free() -> None:
+    for name, make in PROGRAMS.items():
+        assert all(not s.fixed for s in started(make())[1]), name
+
+
+def test_other_types_come_before_the_first_opt_op() -> None:
+    _, (s,) = started(PROGRAMS["elementwise"]())
+    assert typed(s, {s.outputs[0]: AxisType.GLOBAL}).axes[-1].type is AxisType.GLOBAL
+    with pytest.raises(Rejected, match="R94"):
+        typed(apply(s, Nolocals()), {s.outputs[0]: AxisType.GLOBAL})
+
+
+def test_a_workgroup_larger_than_the_machines_is_rejected() -> None:
+    _, (s,) = started(PROGRAMS["elementwise"]())
+    small = Machine(workgroup=16)
+    s = apply(s, Split(0, 4, AxisType.LOCAL), small)
+    wide, local = Split(1, 6, AxisType.LOCAL), next(k for k, a in enumerate(s.axes) if a.type is AxisType.LOCAL)
+    assert "R140" in (reason_against(s, wide, small) or "")
+    assert "R140" in (reason_against(s, Padto(local, 17), small) or "")
+    assert reason_against(s, Split(1, 4, AxisType.LOCAL), small) is None
+    assert reason_against(s, wide) is None  # lanes are loops where there are no workgroups
+
+
+@pytest.mark.parametrize("op", [Op.ADD, Op.MUL, Op.MAX], ids=lambda op: op.name)
+@pytest.mark.parametrize("d", dt.STORABLE, ids=str)
+def test_a_padded_reduce_keeps_its_value(op: Op, d: dt.DType) -> None:
+    graph = b.reduce(b.param(0, (2, 5), d), op, (1,))
+    launch, (s,) = started(graph)
+    values = np.array([[1, 2, 1, 2, 1], [-1, -2, -1, -1, -2]]) if d.min < 0 else np.ones((2, 5))
+    given = {"p0": values.astype(NUMPY[d])}
+    s = apply(s, Padto(next(k for k, a in enumerate(s.axes) if a.type is AxisType.REDUCE), 4))
+    (out,) = outputs(graph)
+    got = run(with_schedules(launch, [s]), given).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+    np.testing.assert_array_equal(got, run(graph, given).values[0])
+
+
+# ------------------------------------------------------------------------------------------------------------ symbolic sizes
+
+
+@pytest.mark.parametrize(
+    "opts",
+    [[Split(0, 4, AxisType.LOOP)], [Split(0, 2, AxisType.UPCAST)], [Split(0, 4, AxisType.LOOP, top=True)], [Padto(0, 3)],
+     [Padto(0, 5), Split(0, 5, AxisType.UPCAST)], [Split(1, 3, AxisType.UNROLL), Padto(0, 8)]],
+    ids=["tile", "upcast", "outer", "pad", "pad and upcast", "unroll and pad"],
+)  # fmt: skip
+def test_symbolic_extents_are_split_and_padded(opts: list[OptOp]) -> None:
+    n = b.variable("n", 1, 6)
+    x = b.param(0, (b.mul(n, 4), 6), dt.float32)
+    graph = b.reduce(b.mul(x, 2.0), Op.ADD, (1,))
+    launch, (s,) = started(graph)
+    for opt in opts:
+        s = apply(s, opt)
+    (out,) = outputs(graph)
+    for size in (1, 3, 6):
+        given = {"p0": np.arange(size * 24, dtype=np.float32).reshape(size * 4, 6), "n": size}
+        found = run(with_schedules(launch, [s]), given).buffers[f"b{out.buffer.arg.unique}"][: size * 4]
+        np.testing.assert_array_equal(found, run(graph, given).values[0].reshape(-1))
+
+
+def test_a_factor_of_no_symbolic_extent_is_rejected() -> None:
+    _, (s,) = started(b.add(b.param(0, (b.mul(b.variable("n", 1, 6), 4),), dt.float32), 1.0))
+    assert "R90" in (reason_against(s, Split(0, 3, AxisType.UPCAST)) or "")

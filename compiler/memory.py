@@ -1,0 +1,49 @@
+"""What one lowering remembers of nodes, so that no pass computes again what another one found.
+
+`Memory` holds, for nodes of the program being lowered: the order below a root (`uops.spec.node.toposort`), normal forms per list of
+rules (`Rewriter`), and costs (`rewrite.cost`). All are functions of the node alone. It is in use inside of `with
+remembering(memory):`, in this thread, and dropped with the lowering.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from uops.spec import node
+from uops.spec.node import UOp
+
+
+@dataclass(slots=True)
+class Memory:
+    """`normal`: by whose normal forms they are, and the rules (kept alive, as they are known by identity)."""
+
+    orders: dict[UOp, list[UOp]] = field(default_factory=dict)
+    normal: dict[tuple[type, int], tuple[Any, dict[UOp, UOp]]] = field(default_factory=dict)
+    costs: dict[UOp, int] = field(default_factory=dict)
+
+
+class _Active(threading.local):
+    memory: Memory | None = None
+
+
+_active = _Active()
+
+
+def memory() -> Memory | None:
+    """What is in use here."""
+    return _active.memory
+
+
+@contextmanager
+def remembering(found: Memory) -> Iterator[None]:
+    """Use `found` inside."""
+    before, _active.memory = _active.memory, found
+    orders, node.orders.kept = node.orders.kept, found.orders
+    try:
+        yield
+    finally:
+        _active.memory, node.orders.kept = before, orders

@@ -1,0 +1,169 @@
+"""GROUP_REDUCE in two stages: every lane of a workgroup reduces its part, then all of them combine the parts.
+
+Takes a Schedule for a machine with workgroups. Gives one without a Reduce over GROUP_REDUCE ranges, where the lanes can meet:
+
+    Reduce(x, r, g)   becomes   part = Reduce(x, r); LOCAL[g] = part; Barrier; Reduce(LOCAL[k], k)
+
+The GROUP_REDUCE loops then stand around the whole kernel, as loops of lanes; each lane has the result, and the first one stores.
+Reduces of which neither stands in the other's lanes share them, if they have as many. LOCAL memory has one element per lane and
+per combination of vector axes on which the part depends; in a loop, a Barrier before it is written again keeps the lanes in step.
+Where lanes cannot meet - an output loop keeps its order, LOCAL memory is filled outside of the lanes, or there is too little of it
+- GROUP_REDUCE stays what it is without workgroups: a loop. Spec: AxisType GROUP_REDUCE; R32, R55, R60, R61, R127, R128.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from uops.compiler.linear import number
+from uops.compiler.log import note
+from uops.compiler.optimize.schedule import Schedule, axis_of, replace_ranges
+from uops.compiler.target import Machine
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
+from uops.spec.axes import AxisType
+from uops.spec.dtypes import DType
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.optops import WORKGROUP
+from uops.spec.scope import closed_by, open_ranges
+
+_VECTOR = frozenset({AxisType.UPCAST, AxisType.UNROLL})
+_IN_ORDER = frozenset({AxisType.LOOP, AxisType.REDUCE})
+#: Dimensions of a launch: known extents share one, a symbolic one has its own.
+_DIMENSIONS = 3
+_SMALL = frozenset({dt.fp8e4m3, dt.fp8e5m2, dt.float16, dt.bfloat16})
+
+
+def grouped(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """The schedule in two stages, where lanes can meet; else `s` itself."""
+    if not any(r.arg.type is AxisType.GROUP_REDUCE for r in s.ranges) or not _can_meet(s):
+        return s
+    joined = _joined(s)
+    stages = _Stages(joined, uniques)
+    done = stages.run()
+    return done if stages.bytes <= (machine.local_memory or 1 << 62) else s
+
+
+def _can_meet(s: Schedule) -> bool:
+    """Whether the lanes of a group run the whole kernel: no output loop in order, no LOCAL memory filled outside of the lanes."""
+    order = toposort(s.effect)
+    needs = open_ranges(order)
+    lanes = {r for r in s.outputs if r.arg.type in WORKGROUP}
+    fills = [u for u in order if u.op is Op.END]
+    in_order = any(r.arg.type is AxisType.LOOP and axis_of(r).extent != 1 for r in s.outputs)
+    known = all(isinstance(axis_of(r).extent, int) for r in s.ranges if r.arg.type in WORKGROUP | _VECTOR)
+    numbered = sum(not isinstance(axis_of(r).extent, int) for r in s.outputs) < _DIMENSIONS
+    return known and numbered and not in_order and all(lanes <= needs[u] for u in fills)
+
+
+def _joined(s: Schedule) -> Schedule:
+    """The schedule in which Reduces share lanes."""
+    order = toposort(s.effect)
+    needs = open_ranges(order)
+    first: list[UOp] = []
+    same: dict[UOp, UOp] = {}
+    for u in order:
+        own = _groups(u)
+        taken = {same.get(r, r) for r in needs[u.src[0]] if r not in own} if own else set()
+        for g in own:
+            found = next((f for f in first if f.src is g.src and f not in taken), None)
+            same[g] = g if found is None else found
+            taken.add(same[g])
+            if found is None:
+                first.append(g)
+    new = {g: (f, (f,)) for g, f in same.items() if f is not g}
+    return replace(s, effect=replace_ranges(s.effect, new)) if new else s
+
+
+def _groups(u: UOp) -> tuple[UOp, ...]:
+    """The GROUP_REDUCE ranges that a Reduce closes."""
+    return tuple(r for r in closed_by(u) if r.arg.type is AxisType.GROUP_REDUCE) if u.op is Op.REDUCE else ()
+
+
+class _Stages:
+    """One kernel; `bytes` are those of the LOCAL memory that was inserted."""
+
+    def __init__(self, s: Schedule, uniques: Iterator[int]) -> None:
+        self.s, self.uniques = s, uniques
+        self.order = toposort(s.effect)
+        self.needs = open_ranges(self.order)
+        self.groups = tuple(dict.fromkeys(g for u in self.order for g in _groups(u)))
+        self.lanes = (*(r for r in s.outputs if r.arg.type in WORKGROUP), *self.groups)
+        self.next_id = 1 + max(int(r.arg.axis_id) for r in s.ranges)
+        self.bytes = 0
+        self.done: dict[UOp, UOp] = {}
+
+    def run(self) -> Schedule:
+        for u in self.order:
+            src = tuple(self.done[x] for x in u.src)
+            if _groups(u):
+                self.done[u] = self.two(u, src)
+            else:
+                self.done[u] = u if src == u.src else u.replace(src=src)
+        stored = {u for u in toposort(self.s.effect, gate=lambda n: n.op in (Op.STORE, Op.GROUP)) if u.op is Op.STORE}
+        effect = first_lane(self.done[self.s.effect], {self.done[u] for u in stored}, self.groups)
+        note("group reduction", self.s.effect, effect, self.done)
+        return replace(self.s, effect=effect, outputs=(*self.s.outputs, *self.groups))
+
+    def two(self, u: UOp, src: Sequence[UOp]) -> UOp:
+        """The result in every lane."""
+        d = dt.float32 if u.dtype in _SMALL and u.arg.op is not Op.MAX else u.dtype
+        rest = tuple(r for r in src[1:] if r not in _groups(u))
+        value = B.cast(src[0], d)
+        part = u.replace(src=(value, *rest)) if rest else value
+        within = sorted(self.needs[u.src[0]].difference(rest), key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
+        own = [r for r in within if r.arg.type in WORKGROUP | _VECTOR]
+        memory = self.memory(own, d)
+        loops = tuple(r for r in within if r.arg.type in _IN_ORDER)
+        writable = B.after(memory, UOp(Op.BARRIER, (*loops, *self.lanes))) if loops else memory
+        fill = B.store(at(writable, own, own), part)
+        others = [r for r in self.lanes if r not in own]
+        ready = B.after(memory, UOp(Op.BARRIER, (first_lane(fill, {fill}, others),)))
+        again = {g: self.loop(g) for g in _groups(u)}
+        read = UOp(Op.LOAD, (at(ready, [again.get(r, r) for r in own], own),), LoadArg())
+        return B.cast(u.replace(src=(read, *again.values())), u.dtype)
+
+    def memory(self, loops: Sequence[UOp], d: DType) -> UOp:
+        size = math.prod(extent(r) for r in loops)
+        self.bytes += size * d.itemsize
+        return UOp(Op.BUFFER, (), BufferArg(size, d, "CPU", AddrSpace.LOCAL, next(self.uniques)))
+
+    def loop(self, g: UOp) -> UOp:
+        """A loop through the parts."""
+        self.next_id += 1
+        return UOp(Op.RANGE, g.src, RangeArg(self.next_id - 1, AxisType.REDUCE))
+
+
+def extent(r: UOp) -> int:
+    """Iterations of a loop of constant extent."""
+    return int(r.src[0].arg.value)
+
+
+def at(memory: UOp, index: Sequence[UOp], loops: Sequence[UOp]) -> UOp:
+    """The element at an index that runs through `loops`, row by row."""
+    flat: UOp = number(0)
+    for i, r in zip(index, loops, strict=True):
+        flat = i if flat is number(0) else UOp(Op.ADD, (UOp(Op.MUL, (flat, number(extent(r)))), i))
+    return UOp(Op.INDEX, (memory, flat))
+
+
+def first_lane(effect: UOp, stores: set[UOp], lanes: Sequence[UOp]) -> UOp:
+    """The effect with its Stores done by the first of some lanes alone."""
+    if not lanes:
+        return effect
+    gate = UOp(Op.CMPLT, (lanes[0], number(1)))
+    for r in lanes[1:]:
+        gate = UOp(Op.AND, (gate, UOp(Op.CMPLT, (r, number(1)))))
+    new: Mapping[UOp, UOp] = {u: _gated(u, gate) for u in stores}
+    if effect in new:
+        return new[effect]
+    return effect.replace(src=tuple(new.get(x, x) for x in effect.src))
+
+
+def _gated(store: UOp, gate: UOp) -> UOp:
+    whole = gate if len(store.src) == 2 else UOp(Op.AND, (store.src[2], gate))
+    return UOp(Op.STORE, (*store.src[:2], whole))

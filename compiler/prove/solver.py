@@ -1,0 +1,166 @@
+"""The solver's door: queries go to worker processes, which are killed where their time is over.
+
+Takes: the text of queries. Gives: `Answer`s; a query that takes too long, too much memory, or the life of its process is "unknown".
+`Pool` runs several workers side by side; `each` yields answers in the order of their ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from importlib.util import find_spec
+from typing import Generic, TypeVar
+
+from uops.spec.errors import UopsError
+from uops.spec.record import dataclass as record
+
+#: What a worker may take beyond the limit that it was told, before it is killed.
+GRACE = 2.0
+_START = 60.0
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class NoSolver(UopsError):
+    """Z3 is not installed."""
+
+
+def version() -> str:
+    """The solver, as it enters ledger keys."""
+    try:
+        return f"z3-solver {metadata.version('z3-solver')}"
+    except metadata.PackageNotFoundError:
+        raise NoSolver("the prover needs Z3: pip install 'uops[prove]'") from None
+
+
+@record(frozen=True, slots=True)
+class Answer:
+    """"unsat", "sat" with the values asked for, or "unknown" with the reason."""
+
+    result: str
+    model: Mapping[str, bool | int]
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Worker:
+    """One solver process, started when first asked and again after a death."""
+
+    seed: int = 0
+    process: subprocess.Popen[bytes] | None = None
+    _rest: bytes = b""
+
+    def ask(self, query: str, seconds: float, wanted: Sequence[str] = ()) -> Answer:
+        """The answer to one query."""
+        task = {"query": query, "seconds": seconds, "seed": self.seed, "ask": list(wanted)}
+        process = self._started()
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps(task).encode() + b"\n")
+            process.stdin.flush()
+            line = self._line(seconds + GRACE)
+        except (BrokenPipeError, EOFError):
+            self.close()
+            return Answer("unknown", {}, "the solver's process died")
+        except TimeoutError:
+            self.close()
+            return Answer("unknown", {}, "killed after its time")
+        found = json.loads(line)
+        return Answer(found["result"], found["model"], found["reason"])
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self.process is None:
+            if find_spec("z3") is None:
+                raise NoSolver("the prover needs Z3: pip install 'uops[prove]'")
+            command = [sys.executable, "-P", "-m", "uops.compiler.prove.worker"]
+            path = os.pathsep.join(p for p in sys.path if p)
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}
+            )
+            self._rest = b""
+            try:
+                self._line(_START)
+            except (EOFError, TimeoutError) as e:
+                self.close()
+                raise NoSolver(f"the solver's process does not start: {type(e).__name__}") from e
+        return self.process
+
+    def _line(self, seconds: float) -> bytes:
+        """One line of the worker; raises TimeoutError or EOFError."""
+        assert self.process is not None and self.process.stdout is not None
+        out = self.process.stdout.fileno()
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([out], [], [], seconds)
+            if not ready:
+                raise TimeoutError
+            data = os.read(out, 1 << 16)
+            if not data:
+                raise EOFError
+            self._rest += data
+        line, self._rest = self._rest.split(b"\n", 1)
+        return line
+
+    def close(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            for stream in (self.process.stdin, self.process.stdout):
+                if stream is not None:
+                    stream.close()
+            self.process = None
+
+
+@dataclass(slots=True)
+class Pool(Generic[T, R]):
+    """`work(worker, item)` for many items on `jobs` workers."""
+
+    work: Callable[[Worker, T], R]
+    jobs: int = 1
+    seed: int = 0
+    _stop: threading.Event = field(default_factory=threading.Event)
+
+    def each(self, items: Iterable[T]) -> Iterator[R]:
+        """Results in the order of their ends; the first error of a worker is raised here."""
+        todo: queue.SimpleQueue[T] = queue.SimpleQueue()
+        count = 0
+        for item in items:
+            todo.put(item)
+            count += 1
+        done: queue.SimpleQueue[R | BaseException] = queue.SimpleQueue()
+        threads = [threading.Thread(target=self._run, args=(todo, done), daemon=True) for _ in range(min(self.jobs, count))]
+        for t in threads:
+            t.start()
+        try:
+            for _ in range(count):
+                result = done.get()
+                if isinstance(result, BaseException):
+                    raise result
+                yield result
+        finally:
+            self._stop.set()
+            for t in threads:
+                t.join()
+
+    def _run(self, todo: queue.SimpleQueue[T], done: queue.SimpleQueue[R | BaseException]) -> None:
+        worker = Worker(self.seed)
+        try:
+            while not self._stop.is_set():
+                try:
+                    item = todo.get_nowait()
+                except queue.Empty:
+                    return
+                done.put(self.work(worker, item))
+        except BaseException as e:
+            done.put(e)
+        finally:
+            worker.close()

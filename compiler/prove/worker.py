@@ -1,0 +1,61 @@
+"""The process that holds Z3, and the only module that imports it.
+
+Reads one JSON object per line, {"query", "seconds", "seed", "ask"}, and answers each with {"result", "model", "reason"}: result is
+"unsat", "sat" or "unknown", model the values of the constants asked for. Started by `solver`, which limits its time and kills it
+where that does not end it; its memory is limited here.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+MEMORY = 2 << 30
+
+
+def main() -> None:
+    _limit_memory()
+    import z3
+
+    print(json.dumps({"version": z3.get_full_version()}), flush=True)
+    for line in sys.stdin:
+        task = json.loads(line)
+        print(json.dumps(_answer(z3, task)), flush=True)
+
+
+def _limit_memory() -> None:
+    try:
+        import resource
+    except ImportError:  # elsewhere only the time is limited
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+
+
+def _answer(z3: Any, task: dict[str, Any]) -> dict[str, Any]:
+    for name in ("smt.random_seed", "sat.random_seed"):
+        z3.set_param(name, task["seed"])
+    solver = z3.Solver()
+    solver.set(timeout=max(1, int(task["seconds"] * 1000)))
+    try:
+        solver.from_string(task["query"])
+        result = str(solver.check())
+    except (z3.Z3Exception, MemoryError) as e:
+        return {"result": "unknown", "model": {}, "reason": f"{type(e).__name__}: {e}"[:400]}
+    reason = solver.reason_unknown() if result == "unknown" else ""
+    model = _model(z3, solver.model(), task["ask"]) if result == "sat" and task["ask"] else {}
+    return {"result": result, "model": model, "reason": reason}
+
+
+def _model(z3: Any, model: Any, wanted: list[str]) -> dict[str, bool | int]:
+    """Values by name; a constant that the query does not hold may be anything, and is left out."""
+    found: dict[str, bool | int] = {}
+    for d in model.decls():
+        if d.arity() == 0 and d.name() in wanted:
+            value = model[d]
+            found[d.name()] = z3.is_true(value) if z3.is_bool(value) else value.as_long()
+    return found
+
+
+if __name__ == "__main__":
+    main()

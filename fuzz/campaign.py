@@ -1,0 +1,336 @@
+"""A campaign: cases in batches, in several processes, with everything that was found on disk.
+
+Takes: a `Setup`, a directory, and how many cases or for how long. Gives: a `Summary`, which is a function of the set-up and of the
+batches that were done: a campaign that was killed at any moment goes on from its journal and ends with the findings and counters of
+one that was not.
+
+A finding is a case and the oracle that objected. Some of each batch (`_PER_BATCH` of each oracle and kind of fault) are *triaged*:
+judged again and bisected. Of findings with one key the one of the least number is reduced and kept; where bisection has nothing
+to say, the reduced programs are what is compared, of the first `MOST_REDUCED`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from uops import __version__
+from uops.backends.worker import Limits
+from uops.fuzz import kinds
+from uops.fuzz.examine import Json, Setup, Triaged
+from uops.fuzz.journal import Journal
+from uops.fuzz.process import LIMITS, Examiner, Lost
+from uops.fuzz.reduce import MOST, reduce
+from uops.fuzz.reproducer import Reproducer, size, text
+
+#: Cases between two lines of the journal.
+BATCH = 32
+MOST_REDUCED = 64
+_PER_BATCH = 4
+JOURNAL, FINDINGS = "journal.jsonl", "findings"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Findings of one key: the least number among them, how many there are, and the reproducer's file."""
+
+    key: tuple[str, ...]
+    k: int
+    triaged: Triaged
+    count: int
+    nodes: int | None = None
+    file: str | None = None
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a campaign has done. `raw` counts the findings by oracle and kind of fault, merged or not."""
+
+    setup: Setup
+    version: str
+    cases: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    raw: Counter[str] = field(default_factory=Counter)
+    found: list[Found] = field(default_factory=list)
+    vanished: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    complete: bool = True
+
+
+    began: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Cases a second of this run, findings' triage and reduction included."""
+        return (self.cases - self.began) / self.seconds if self.seconds else 0.0
+
+
+Progress = Callable[["Campaign"], None]
+
+
+class Campaign:
+    """One run of a campaign; `run` gives its summary."""
+
+    def __init__(
+        self, setup: Setup, directory: Path, *, cases: int | None = None, seconds: float | None = None, jobs: int = 1,
+        limits: Limits = LIMITS, most: int = MOST, until: int | None = None,
+    ) -> None:  # fmt: skip
+        """`most` questions are asked to reduce a finding; with `until`, no case is begun after so many findings. Raises
+        BrokenBackend, OtherCampaign, UnknownKind, OSError."""
+        self.setup, self.directory, self.cases, self.seconds, self.jobs = setup, directory, cases, seconds, jobs
+        self.limits, self.most, self.until = limits, most, until
+        kinds.known(setup.kinds)
+        with Examiner(setup, limits) as probe:
+            self.version = probe.version()
+        self.journal = Journal(directory / JOURNAL, self._heading())
+        self.state = _State(self.journal)
+        self.started = time.monotonic()
+        self.before = self.state.done_cases
+        self.restarts = 0
+        self._turn = threading.Condition()
+        self._running = 0
+        self._stop = False
+        self._examiners: list[Examiner] = []
+        self._failure: BaseException | None = None
+
+    def _heading(self) -> Json:
+        head = self.setup.to_json()
+        return {"campaign": head | {"subject": self.version, "uops": __version__, "generator": kinds.VERSION, "batch": BATCH}}
+
+    def run(self, progress: Progress | None = None) -> Summary:
+        """Run to the end, or to Ctrl-C."""
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self.jobs)]
+        for t in threads:
+            t.start()
+        try:
+            while any(t.is_alive() for t in threads):
+                threads[0].join(0.1) if threads[0].is_alive() else time.sleep(0.1)
+                if progress:
+                    progress(self)
+        except KeyboardInterrupt:
+            self.stop()
+        for t in threads:
+            t.join()
+        if self._failure is not None:
+            raise self._failure
+        self.journal.close()
+        return self.summary()
+
+    @property
+    def rate(self) -> float:
+        """Cases a second so far."""
+        return (self.state.done_cases - self.before) / max(1e-9, time.monotonic() - self.started)
+
+    def stop(self) -> None:
+        """End early: batches in the making are dropped."""
+        with self._turn:
+            self._stop = True
+            self._turn.notify_all()
+        for e in self._examiners:
+            e.stop()
+
+    def summary(self) -> Summary:
+        """What the journal says; writes the files of the findings."""
+        found = Summary(self.setup, self.version, self.state.done_cases, self.state.counts, self.state.raw)
+        found.found = self.state.merged()
+        found.vanished = sorted(k for k, t in self.state.triaged.items() if t is None)
+        found.seconds = time.monotonic() - self.started
+        found.complete, found.began = not self._stop, self.before
+        self.state.write(self.directory / FINDINGS, found.found)
+        return found
+
+    # One thread per process.
+
+    def _work(self) -> None:
+        with Examiner(self.setup, self.limits) as examiner:
+            self._examiners.append(examiner)
+            try:
+                while (task := self._next()) is not None:
+                    self._do(task, examiner)
+            except Lost:
+                if not self._stop:
+                    raise
+            except BaseException as e:
+                self._failure = e
+                self.stop()
+            finally:
+                self.restarts += examiner.restarts
+
+    def _next(self) -> _Task | None:
+        """What to do next; waits while others may still find something to do."""
+        with self._turn:
+            while not self._stop:
+                task = self.state.follow_up() or self._batch()
+                if task is not None:
+                    self._running += 1
+                    return task
+                if not self._running:
+                    return None
+                self._turn.wait()
+        return None
+
+    def _batch(self) -> _Task | None:
+        if self.seconds is not None and time.monotonic() - self.started >= self.seconds:
+            return None
+        if self.until is not None and sum(self.state.raw.values()) >= self.until:
+            return None
+        number = self.state.next_batch()
+        if self.cases is not None and number * BATCH >= self.cases:
+            return None
+        self.state.taken.add(("batch", number))
+        return "batch", number
+
+    def _do(self, task: _Task, examiner: Examiner) -> None:
+        try:
+            line = {"batch": self._examine, "triaged": self._triage, "reduced": self._reduce}[task[0]](task[1], examiner)
+            self.journal.add({task[0]: line})
+            with self._turn:
+                self.state.learn(task[0], line)
+        finally:
+            with self._turn:
+                self._running -= 1
+                self._turn.notify_all()
+
+    def _examine(self, number: int, examiner: Examiner) -> Json:
+        first = number * BATCH
+        stop = first + BATCH if self.cases is None else min(first + BATCH, self.cases)
+        began = time.monotonic()
+        found = examiner.batch(first, stop)
+        seconds = round(time.monotonic() - began, 3)
+        return {"number": number, "cases": stop - first, "counts": dict(sorted(found.counts.items())), "findings": found.findings,
+                "seconds": seconds}  # fmt: skip
+
+    def _triage(self, k: int, examiner: Examiner) -> Json:
+        sample, oracle = kinds.sample(self.setup.seed, k, self.setup.kinds), self.state.oracle(k)
+        found = examiner.triage(sample, kinds.number(self.setup.seed, k), oracle)
+        return {"k": k, "triaged": found and found.to_json()}
+
+    def _reduce(self, k: int, examiner: Examiner) -> Json:
+        first = self.state.triaged[k]
+        assert first is not None
+        seed = kinds.number(self.setup.seed, k)
+        last = first
+
+        def fails(s: kinds.Sample) -> bool:
+            nonlocal last
+            found = examiner.triage(s, seed, first.oracle)
+            if found is None or not found.like(first):
+                return False
+            last = found
+            return True
+
+        small = reduce(kinds.sample(self.setup.seed, k, self.setup.kinds), fails, self.most)
+        about = {"oracle": first.oracle, "setup": self.setup.to_json(), "seed": seed, "case": k, "subject": self.version,
+                 "uops": __version__, "generator": kinds.VERSION, "found": last.to_json()}  # fmt: skip
+        return {"k": k, "triaged": last.to_json(), "nodes": size(small), "text": text(Reproducer(small, about))}
+
+
+_Task = tuple[str, int]
+
+
+class _State:
+    """What the journal says, in memory, and what it leaves to do."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.taken: set[_Task] = set()
+        self.counts: Counter[str] = Counter()
+        self.raw: Counter[str] = Counter()
+        self.done_cases = 0
+        self.findings: dict[int, Json] = {}  # those that are triaged
+        self.triaged: dict[int, Triaged | None] = {}
+        self.reduced: dict[int, Json] = {}
+        self._low = 0
+        for line in journal.lines[1:]:
+            for about, found in line.items():
+                self.learn(about, found)
+
+    def learn(self, about: str, line: Json) -> None:
+        """One line of the journal."""
+        if about == "batch":
+            self._learn_batch(line)
+        elif about == "triaged":
+            self.triaged[line["k"]] = line["triaged"] and Triaged.of(line["triaged"])
+            self.taken.add((about, line["k"]))
+        else:
+            self.reduced[line["k"]] = line
+            self.taken.add((about, line["k"]))
+
+    def _learn_batch(self, line: Json) -> None:
+        self.taken.add(("batch", line["number"]))
+        self.done_cases += line["cases"]
+        self.counts.update(line["counts"])
+        kinds_: Counter[tuple[str, str]] = Counter()
+        for f in line["findings"]:
+            kind = f["oracle"], f["fault"]["kind"]
+            self.raw[" ".join(kind)] += 1
+            kinds_[kind] += 1
+            if kinds_[kind] <= _PER_BATCH:
+                self.findings[f["k"]] = f
+
+    def next_batch(self) -> int:
+        while ("batch", self._low) in self.taken:
+            self._low += 1
+        return self._low
+
+    def oracle(self, k: int) -> str:
+        return str(self.findings[k]["oracle"])
+
+    def follow_up(self) -> _Task | None:
+        """A finding to triage, or one to reduce."""
+        for task in self._to_do():
+            if task not in self.taken:
+                self.taken.add(task)
+                return task
+        return None
+
+    def _to_do(self) -> Iterator[_Task]:
+        yield from (("triaged", k) for k in self.findings if k not in self.triaged)
+        yield from (("reduced", k) for k in self._kept() if k not in self.reduced)
+
+    def _kept(self) -> list[int]:
+        """The findings that are reduced: the first of each key, and the first ones that no place tells apart."""
+        least: dict[tuple[str, ...], int] = {}
+        placeless = []
+        for k, t in sorted(self.triaged.items()):
+            if t is None:
+                continue
+            if t.place is None:
+                placeless.append(k)
+            else:
+                least.setdefault(t.key, k)
+        return sorted([*least.values(), *placeless[:MOST_REDUCED]])
+
+    def merged(self) -> list[Found]:
+        """One entry per key, of what was reduced; the findings of a key that were not are in its count."""
+        keys: dict[tuple[str, ...], list[int]] = {}
+        for k, t in sorted(self.triaged.items()):
+            if t is not None:
+                small = Triaged.of(self.reduced[k]["triaged"]) if k in self.reduced and t.place is None else t
+                keys.setdefault(small.key if t.place is not None or k in self.reduced else (t.oracle, t.fault.kind), []).append(k)
+        return [self._entry(key, ks) for key, ks in keys.items()]
+
+    def _entry(self, key: tuple[str, ...], ks: list[int]) -> Found:
+        k = ks[0]
+        line = self.reduced.get(k)
+        triaged = self.triaged[k] if line is None else Triaged.of(line["triaged"])
+        assert triaged is not None
+        return Found(key, k, triaged, len(ks), line and line["nodes"], line and f"{name(k, triaged)}.uops")
+
+    def write(self, folder: Path, found: list[Found]) -> None:
+        """The files of the findings."""
+        for f in found:
+            if f.file is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                (folder / f.file).write_text(self.reduced[f.k]["text"], encoding="utf-8")
+
+
+def name(k: int, t: Triaged) -> str:
+    """What the file of a finding is called: the case, the oracle, the first bad pass and the rule."""
+    place: tuple[Any, ...] = () if t.place is None else (t.place.pass_, t.place.rule or t.place.step)
+    parts = [str(k), t.oracle, *(p for p in place if p)] if place else [str(k), t.oracle, t.fault.kind]
+    return "-".join("".join(c if c.isalnum() else "_" for c in str(p)) for p in parts)

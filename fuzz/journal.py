@@ -1,0 +1,77 @@
+"""What a campaign has done so far, on disk: one JSON document per line, forced to the disk with each.
+
+The first line is the campaign's heading; a journal with another heading is another campaign's. A last line that was cut off by the
+end of a process or of a machine is taken away when the journal is opened, and what it would have said is done again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+from uops.spec.errors import UopsError
+
+Json = dict[str, Any]
+
+
+class OtherCampaign(UopsError):
+    """A directory holds the journal of another campaign."""
+
+
+class Journal:
+    """Append-only, for several threads of one process."""
+
+    def __init__(self, path: Path, heading: Json) -> None:
+        """Open or begin. Raises OtherCampaign, and OSError."""
+        self.path = path
+        self.lines = _whole(path)
+        heading = json.loads(json.dumps(heading))
+        if self.lines and self.lines[0] != heading:
+            wrong = [k for k in sorted(heading.keys() | self.lines[0].keys()) if heading.get(k) != self.lines[0].get(k)]
+            raise OtherCampaign(f"{path} is of another campaign: it differs in {', '.join(wrong)}")
+        self._lock = threading.Lock()
+        self._file = path.open("ab")
+        if not self.lines:
+            self.add(heading)
+
+    def add(self, line: Json) -> None:
+        """Write one line; it is on the disk when this returns."""
+        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        with self._lock:
+            self._file.write(data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.lines.append(json.loads(data))
+
+    def of(self, key: str) -> list[Json]:
+        """The lines about something, in the order of their writing."""
+        with self._lock:
+            return [line[key] for line in self.lines if key in line]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _whole(path: Path) -> list[Json]:
+    """The lines of a journal; what follows the last whole one is taken away."""
+    if not path.is_file():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return []
+    data = path.read_bytes()
+    kept = data[: data.rfind(b"\n") + 1]
+    found = []
+    good = 0
+    for raw in kept.splitlines(keepends=True):
+        try:
+            found.append(json.loads(raw))
+        except ValueError:  # a block that never reached the disk
+            break
+        good += len(raw)
+    if good < len(data):
+        with path.open("r+b") as f:
+            f.truncate(good)
+            os.fsync(f.fileno())
+    return found

@@ -1,0 +1,111 @@
+"""The reducer: the smallest sample that still fails the same way.
+
+Takes: a sample, and `fails`, which says whether a sample shows what the first one did. Gives: a sample that fails, on which no
+shrink of `uops.fuzz.shrinks` finds a smaller one that does, or the best found within `most` questions. Every accepted step lowers
+`measure`, so that reduction ends; what is asked about is well-formed and evaluates in the interpreter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from uops.fuzz.kinds import KINDS, Sample
+from uops.fuzz.reproducer import size
+from uops.fuzz.shrinks import SHRINKS
+from uops.interp import run
+from uops.spec import dtypes as dt
+from uops.spec.errors import UopsError
+from uops.spec.node import toposort
+from uops.spec.verify import verify
+
+Measure = tuple[int, int, int, int, int]
+#: Questions, of which each may run a bisection.
+MOST = 500
+
+
+def reduce(sample: Sample, fails: Callable[[Sample], bool], most: int = MOST) -> Sample:
+    """The smallest sample found."""
+    return _Reduction(sample, fails, most).run()
+
+
+class _Reduction:
+    def __init__(self, sample: Sample, fails: Callable[[Sample], bool], most: int) -> None:
+        self.best = sample
+        self.measure = measure(sample)
+        self.fails = fails
+        self.left = most
+        self.asked: set[object] = set()
+
+    def run(self) -> Sample:
+        """Rounds of all shrinks until one changes nothing."""
+        before: Measure | None = None
+        while before != self.measure and self.left > 0:
+            before = self.measure
+            for shrink in SHRINKS:
+                while self.left > 0 and self._improve(shrink):
+                    pass
+        return self.best
+
+    def _improve(self, shrink: Callable[[Sample], object]) -> bool:
+        """Whether a candidate of this shrink was accepted."""
+        candidates = shrink(self.best)
+        try:
+            for c in candidates:  # type: ignore[attr-defined]
+                if self._accept(c):
+                    return True
+                if self.left <= 0:
+                    return False
+        except UopsError:  # a shrink that built something impossible
+            return False
+        return False
+
+    def _accept(self, c: Sample) -> bool:
+        try:
+            m = measure(c)
+        except Exception:
+            return False
+        if m >= self.measure or not self._new(c) or not sound(c):
+            return False
+        self.left -= 1
+        if not self.fails(c):
+            return False
+        self.best, self.measure = c, m
+        return True
+
+    def _new(self, c: Sample) -> bool:
+        key = (c.graph, c.opts, tuple((k, np.asarray(v).tobytes()) for k, v in sorted(c.inputs.items())))
+        if key in self.asked:
+            return False
+        self.asked.add(key)
+        return True
+
+
+def measure(s: Sample) -> Measure:
+    """What is to be small, most important first: nodes, OptOps, elements, dtypes that are not simple, elements that are not 0 and
+    bits of them."""
+    order = toposort(s.graph)
+    elements = sum(int(np.prod([n for n in u.shape if isinstance(n, int)])) for u in order if u.dtype not in (dt.void, dt.index))
+    odd = len({u.dtype for u in order} - {dt.void, dt.index, dt.float32, dt.int32, dt.bool_})
+    weight = sum(_weight(v) for v in s.inputs.values())
+    return size(s), len(s.opts), elements, odd, weight
+
+
+def _weight(v: object) -> int:
+    a = np.asarray(v)
+    if a.dtype == object:
+        return sum(int(x).bit_length() for x in a.reshape(-1))
+    data = np.ascontiguousarray(a).reshape(-1)
+    bits = np.unpackbits(data.view(np.uint8))
+    return int(np.count_nonzero(data.astype(bool))) * 64 + int(bits.sum())
+
+
+def sound(s: Sample) -> bool:
+    """Whether the sample is well-formed and the interpreter takes it."""
+    try:
+        verify(s.graph, KINDS[s.kind].dialect)
+        run(s.graph, s.inputs)
+    except Exception:
+        return False
+    return True

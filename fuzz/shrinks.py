@@ -1,0 +1,276 @@
+"""Smaller programs: each shrink takes a sample and gives candidates, most promising first.
+
+A candidate need not be well-formed, nor fail: `uops.fuzz.reduce` judges. Shrinks that replace a value by an input give that input
+the value that the interpreter had there, so that what stands above still meets the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from uops.backends.arrays import STORAGE
+from uops.compiler.passes.callify import resolve
+from uops.fuzz.kinds import Sample
+from uops.interp import evaluate
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.args import CastArg, ConstArg
+from uops.spec.dtypes import DType
+from uops.spec.node import UOp, substitute, toposort
+from uops.spec.ops import Op
+
+Shrink = Callable[[Sample], Iterator[Sample]]
+#: Ops that are leaves already, or have no value of their own.
+_LEAVES = frozenset({Op.PARAM, Op.BUFFER, Op.CONST, Op.BINARY})
+_ROOTS = frozenset({Op.TUPLE, Op.SINK, Op.GROUP})
+#: Ops whose second and later sources are shapes and offsets.
+_SHAPED = frozenset({Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.PARAM})
+
+
+def _with(s: Sample, graph: UOp, inputs: Mapping[str, Any] | None = None) -> Sample:
+    """The sample with another graph, and of its inputs those that the graph still has."""
+    given = s.inputs if inputs is None else inputs
+    return s._replace(graph=graph, inputs={k: v for k, v in given.items() if k in names(graph)})
+
+
+def names(graph: UOp) -> set[str]:
+    """The keys of everything in a graph that may be given."""
+    found = set()
+    for u in toposort(graph):
+        if u.op is Op.PARAM:
+            found.add(str(u.arg.name) if u.arg.name is not None else f"p{u.arg.slot}")
+        elif u.op is Op.BUFFER:
+            found.add(f"b{u.arg.unique}")
+    return found
+
+
+def values(graph: UOp) -> list[UOp]:
+    """The nodes that have a value of their own and are no leaves, small cones first."""
+    return [u for u in toposort(graph) if u.op not in _LEAVES and u.dtype not in (dt.void, dt.index)]
+
+
+# ----------------------------------------------------------------------------------------------------------------- the graph
+
+
+def roots(s: Sample) -> Iterator[Sample]:
+    """A node in place of the whole: the smallest cone that fails."""
+    for u in values(s.graph):
+        if u is not s.graph:
+            yield _with(s, u)
+
+
+def fewer_outputs(s: Sample) -> Iterator[Sample]:
+    """One output less, or one alone."""
+    if s.graph.op in _ROOTS and len(s.graph.src) > 1:
+        for k in range(len(s.graph.src)):
+            yield _with(s, s.graph.replace(src=(*s.graph.src[:k], *s.graph.src[k + 1 :])))
+
+
+def inlined(s: Sample) -> Iterator[Sample]:
+    """Without Functions and Calls."""
+    if any(u.op in (Op.FUNCTION, Op.CALL) for u in toposort(s.graph)):
+        yield _with(s, resolve(s.graph))
+
+
+def cuts(s: Sample) -> Iterator[Sample]:
+    """An input in place of a value, the largest cones first."""
+    try:
+        known = evaluate(s.graph, s.inputs, check=False)
+    except Exception:  # a program that the interpreter refuses is cut elsewhere
+        return
+    slot = 1 + max((int(k[1:]) for k in names(s.graph) if k[0] == "p" and k[1:].isdigit()), default=-1)
+    for u in reversed(values(s.graph)):
+        value = known.get(u)
+        if u is s.graph or value is None or not all(isinstance(n, int) for n in u.shape):
+            continue
+        p = b.param(slot, u.shape, u.dtype)
+        yield _with(s, substitute(s.graph, {u: p}), {**s.inputs, f"p{slot}": np.asarray(value)})
+
+
+def splices(s: Sample) -> Iterator[Sample]:
+    """A source in place of a node of the same dtype and shape."""
+    for u in reversed(values(s.graph)):
+        for x in dict.fromkeys(u.src):
+            if x.dtype is u.dtype and x.shape == u.shape:
+                yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
+
+
+def buffers(s: Sample) -> Iterator[Sample]:
+    """A Param in place of a reshaped Buffer, or of a Buffer."""
+    slot = 1 + max((int(k[1:]) for k in names(s.graph) if k[0] == "p" and k[1:].isdigit()), default=-1)
+    for u in toposort(s.graph):
+        base = u.src[0] if u.op is Op.RESHAPE else u
+        if base.op is Op.BUFFER and f"b{base.arg.unique}" in s.inputs and u is not s.graph:
+            value = np.asarray(s.inputs[f"b{base.arg.unique}"]).reshape(u.shape)
+            yield _with(s, substitute(s.graph, {u: b.param(slot, u.shape, u.dtype)}), {**s.inputs, f"p{slot}": value})
+
+
+def constants(s: Sample) -> Iterator[Sample]:
+    """A Const in place of an input that is the same everywhere; 1 and 0 in place of other constants."""
+    for u in toposort(s.graph):
+        if u.op is Op.CONST and u.dtype is not dt.index and u.arg.value not in (0, 1):
+            for v in (1, 0):
+                yield _with(s, substitute(s.graph, {u: b.const(v, u.dtype)}) if u is not s.graph else s.graph)
+
+
+# ------------------------------------------------------------------------------------------------------------------- extents
+
+
+def extents(s: Sample) -> Iterator[Sample]:
+    """A smaller extent wherever one stands."""
+    found = sorted({n for u in toposort(s.graph) for n in u.shape if isinstance(n, int) and n > 1}, reverse=True)
+    for n in found:
+        for m in sorted({1, 2, n // 2, n - 1} & set(range(1, n))):
+            found = _tried(s, n, m)
+            if found is not None:
+                yield found
+
+
+def _tried(s: Sample, n: int, m: int) -> Sample | None:
+    """None where the shapes do not fit together any more."""
+    try:
+        return resized(s, n, m)
+    except Exception:
+        return None
+
+
+def resized(s: Sample, n: int, m: int) -> Sample:
+    """Every extent n becomes m; inputs keep their first elements. Raises whatever building raises where that does not fit."""
+    order = toposort(s.graph)
+    needed = {u.src[0]: u for u in order if u.op is Op.RESHAPE and u.src[0].op is Op.BUFFER}
+    done: dict[UOp, UOp] = {}
+    inputs = dict(s.inputs)
+    for u in order:
+        src = tuple(done[x] for x in u.src)
+        if u.op is Op.BUFFER:
+            done[u] = _smaller_buffer(u, needed.get(u), inputs, n, m)
+        elif u.op in _SHAPED:
+            done[u] = _smaller_view(u, src, n, m)
+        else:
+            done[u] = u.replace(src=src)
+        if u.op is Op.PARAM and f"p{u.arg.slot}" in inputs and u.arg.name is None:
+            inputs[f"p{u.arg.slot}"] = _first(inputs[f"p{u.arg.slot}"], n, m)
+    return _with(s, done[s.graph], inputs)
+
+
+def _smaller_buffer(u: UOp, view: UOp | None, inputs: dict[str, Any], n: int, m: int) -> UOp:
+    key, shape = f"b{u.arg.unique}", view.shape if view is not None else u.shape
+    if key in inputs:
+        inputs[key] = _first(np.asarray(inputs[key]).reshape(shape), n, m).reshape(-1)
+    return b.buffer(math.prod(_less(k, n, m) for k in shape), u.dtype, unique=u.arg.unique)
+
+
+def _smaller_view(u: UOp, src: tuple[UOp, ...], n: int, m: int) -> UOp:
+    if u.op is Op.PARAM:
+        return u if u.arg.name is not None else b.param(u.arg.slot, [_less(k, n, m) for k in u.shape], u.dtype)
+    shape = [_less(k, n, m) for k in u.shape]
+    x = src[0]
+    if u.op is Op.RESHAPE:
+        return b.reshape(x, shape if math.prod(shape) == math.prod(x.shape) else (math.prod(x.shape),))
+    if u.op is Op.EXPAND:
+        return b.expand(x, shape)
+    inner, outer = (x.shape, shape) if u.op is Op.PAD else (shape, x.shape)
+    offset = [min(int(o.arg.value), int(k) - int(i)) for o, i, k in zip(u.src[1].src, inner, outer, strict=True)]
+    return b.pad(x, offset, shape) if u.op is Op.PAD else b.shrink(x, offset, shape)
+
+
+def _less(k: int, n: int, m: int) -> int:
+    return m if k == n else k
+
+
+def _first(a: Any, n: int, m: int) -> Any:
+    return np.ascontiguousarray(np.asarray(a)[tuple(slice(m) if k == n else slice(None) for k in np.shape(a))])
+
+
+# ------------------------------------------------------------------------------------------------------------ values, dtypes
+
+
+def simpler_values(s: Sample) -> Iterator[Sample]:
+    """Inputs of ones, of zeros, of small integers; then halves of an input set to zero, and single elements."""
+    for key, value in s.inputs.items():
+        if isinstance(value, int):
+            yield from (s._replace(inputs={**s.inputs, key: v}) for v in (0, 1) if abs(v) < abs(value))
+            continue
+        for a in _simpler(np.asarray(value)):
+            if not _equal(a, value):
+                yield s._replace(inputs={**s.inputs, key: a})
+
+
+def _simpler(a: Any) -> Iterator[Any]:
+    yield np.zeros_like(a)
+    yield np.ones_like(a)
+    if a.size > 1:
+        flat = a.reshape(-1)
+        step = a.size // 2
+        while step:
+            for at in range(0, a.size, step):
+                if flat[at : at + step].astype(bool).any():
+                    one = flat.copy()
+                    one[at : at + step] = 0
+                    yield one.reshape(a.shape)
+            step = step // 2 if a.size <= 64 or step > a.size // 8 else 0
+
+
+def _equal(x: Any, y: Any) -> bool:
+    return np.asarray(x).tobytes() == np.asarray(y).tobytes()
+
+
+#: What dtypes are tried in place of others, simplest first.
+_SIMPLE: tuple[DType, ...] = (dt.float32, dt.int32)
+
+
+def simpler_dtypes(s: Sample) -> Iterator[Sample]:
+    """float32 or int32 in place of another dtype, everywhere."""
+    found = {u.dtype for u in toposort(s.graph)} - {dt.void, dt.index, dt.bool_, *_SIMPLE}
+    for d in sorted(found, key=lambda d: d.name):
+        for t in _SIMPLE:
+            if d.is_float == t.is_float:
+                yield retyped(s, d, t)
+
+
+def retyped(s: Sample, d: DType, t: DType) -> Sample:
+    """dtype `t` wherever `d` was."""
+    done: dict[UOp, UOp] = {}
+    inputs = dict(s.inputs)
+    for u in toposort(s.graph):
+        src = tuple(done[x] for x in u.src)
+        done[u] = u.replace(src=src)
+        if u.dtype is not d:
+            continue
+        if u.op is Op.CONST:
+            done[u] = UOp(Op.CONST, (), ConstArg(b.convert(u.arg.value, t), t))
+        elif u.op is Op.CAST:
+            done[u] = UOp(Op.CAST, src, CastArg(t))
+        elif u.op is Op.PARAM and u.arg.name is None:
+            done[u] = b.param(u.arg.slot, u.shape, t)
+            _retype(inputs, f"p{u.arg.slot}", t)
+        elif u.op is Op.BUFFER:
+            done[u] = b.buffer(u.arg.size, t, unique=u.arg.unique)
+            _retype(inputs, f"b{u.arg.unique}", t)
+    return _with(s, done[s.graph], inputs)
+
+
+def _retype(inputs: dict[str, Any], key: str, t: DType) -> None:
+    if key in inputs:
+        with np.errstate(all="ignore"):
+            inputs[key] = np.asarray(inputs[key]).astype(STORAGE[t])
+
+
+def fewer_opts(s: Sample) -> Iterator[Sample]:
+    """Schedules with fewer OptOps: none, halves, single ones left out."""
+    parts = [p for p in s.opts.split(";") if p.strip()]
+    step = len(parts)
+    while step:
+        for at in range(0, len(parts), step):
+            yield s._replace(opts=";".join([*parts[:at], *parts[at + step :]]))
+        step //= 2
+
+
+#: In the order in which they are tried.
+SHRINKS: tuple[Shrink, ...] = (
+    roots, fewer_outputs, inlined, cuts, splices, buffers, fewer_opts, extents, simpler_dtypes, constants, simpler_values,
+)  # fmt: skip

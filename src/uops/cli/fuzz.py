@@ -1,0 +1,189 @@
+"""`uops fuzz`: a campaign of random programs against a backend, or one finding of it once more."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uops.cli.common import backend_option, console, json_option, print_json, to_reader, worker_name
+from uops.cli.conform import unwritable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from uops.fuzz.campaign import Campaign, Progress, Summary
+    from uops.fuzz.examine import Setup
+
+REPORT = "fuzz-report"
+JOBS = min(2, os.cpu_count() or 1)
+CASES = 10_000
+INTERRUPTED = 130
+
+
+@click.command()
+@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, readable=True))
+@backend_option(help="Who is tested: a registered name, module:attribute, or interp.")
+@click.option("--cases", "-n", type=click.IntRange(1), help=f"How many cases.  [default: {CASES:,}, unless --seconds is given]")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="For how long cases are begun.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Decides every case.")
+@click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Worker processes.")
+@click.option("--kinds", default="tensor", show_default=True, metavar="NAMES", help="Kinds of programs, with commas; or all.")
+@click.option("--oracles", default="all", show_default=True, metavar="NAMES", help="Who judges, with commas.")
+@click.option("--against", metavar="NAME", help="A second backend, whose results are compared with the first one's.")
+@click.option("--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Where it goes.")
+@click.option("--list", "listing", is_flag=True, help="Print the kinds and the oracles, and do nothing.")
+@json_option()
+@click.pass_context
+def fuzz(
+    ctx: click.Context, file: str | None, backend_name: str | None, cases: int | None, seconds: float | None, seed: int, jobs: int,
+    kinds: str, oracles: str, against: str | None, report: str, listing: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Run random programs on a backend and let the interpreter judge; reduce what fails to a small program.
+
+    With FILE, a reproducer from such a run, ask the oracle that found it once more, on the same backend or on another. A campaign
+    goes on from what the report directory holds, if that is of the same campaign. Exit status 1 if something was found.
+    """
+    if listing:
+        _list(as_json)
+        ctx.exit(0)
+    if file:
+        ctx.exit(_replay(Path(file), backend_name, as_json))
+    if not backend_name:
+        raise click.UsageError("say who is tested with --backend NAME")
+    if why := unwritable(Path(report)):
+        raise click.BadParameter(f"no report can be written to {report}: {why}", param_hint="--report")
+    setup = _setup(backend_name, seed, kinds, oracles, against)
+    ctx.exit(_campaign(setup, Path(report), cases if cases or seconds else CASES, seconds, jobs, as_json))
+
+
+def _setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
+    from uops.cli.common import backend
+    from uops.fuzz.examine import Setup
+    from uops.fuzz.kinds import KINDS, known
+    from uops.fuzz.oracles import ORACLES, named
+
+    backend(name)  # an unknown name is best reported here
+    wanted = tuple(KINDS) if kinds == "all" else tuple(k.name for k in known(_words(kinds)))
+    judges = tuple(ORACLES) if oracles == "all" else tuple(o.name for o in named(_words(oracles)))
+    return Setup(worker_name(name), seed, wanted, judges, against and worker_name(against), path=(os.getcwd(),))
+
+
+def _words(names: str) -> list[str]:
+    return [n.strip() for n in names.split(",") if n.strip()]
+
+
+def _campaign(setup: Setup, report: Path, cases: int | None, seconds: float | None, jobs: int, as_json: bool) -> int:
+    from uops.fuzz.campaign import Campaign
+    from uops.fuzz.report import write
+
+    campaign = Campaign(setup, report, cases=cases, seconds=seconds, jobs=jobs)
+    with _progress(campaign) as advance:
+        found = campaign.run(advance)
+    doc = write(found, report)
+    with to_reader():
+        if as_json:
+            print_json(doc)
+        else:
+            _show(console(), found, report)
+    return INTERRUPTED if not found.complete else 1 if found.raw else 0
+
+
+@contextmanager
+def _progress(campaign: Campaign) -> Iterator[Progress]:
+    """What a campaign is doing, on standard error, on a terminal only."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    out = console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TextColumn("{task.fields[found]}"),
+    )
+    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
+        task = bar.add_task(f"{campaign.setup.backend}, seed {campaign.setup.seed}", total=campaign.cases, rate="", found="")
+
+        def advance(c: Campaign) -> None:
+            findings = sum(c.state.raw.values())
+            found = f"[bold red]{findings} findings[/]" if findings else "nothing found"
+            bar.update(task, completed=c.state.done_cases, rate=f"{c.rate:,.0f} cases/s", found=found)
+
+        yield advance
+
+
+def _show(out: Console, s: Summary, report: Path) -> None:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    out.print(Text.assemble((s.setup.backend, "bold"), f"  {s.version}"))
+    where = f"seed {s.setup.seed}, {', '.join(s.setup.kinds)}"
+    out.print(Text(f"{s.cases:,} cases, {s.rate:,.1f} a second; {where}", "dim"))
+    if not s.complete:
+        out.print(Text("interrupted: the same command goes on from here", "bold yellow"))
+    if not s.raw:
+        out.print(Text("nothing was found", "green"))
+    else:
+        table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+        for title in ("Oracle", "Pass", "Rule or step", "Times", "Nodes", "First", "What"):
+            table.add_column(title, justify="right" if title in ("Times", "Nodes", "First") else "left")
+        for f in s.found:
+            p = f.triaged.place
+            place = (p.pass_, p.rule or p.step or "") if p else ("", "")
+            what = f"{f.triaged.fault.kind}: {f.triaged.fault.message}"
+            table.add_row(f.triaged.oracle, *place, str(f.count), str(f.nodes or ""), str(f.k), Text(what[:160]))
+        out.print(table)
+        total = sum(s.raw.values())
+        out.print(Text(f"{total} findings, {len(s.found)} after merging", "bold red"))
+    out.print(Text.assemble("report  ", (str(report / "index.html"), "bold")), soft_wrap=True)
+
+
+def _replay(file: Path, name: str | None, as_json: bool) -> int:
+    from dataclasses import replace
+
+    from uops.fuzz.examine import Setup
+    from uops.fuzz.process import Examiner
+    from uops.fuzz.reproducer import read
+
+    sample, about = read(file)
+    setup = Setup.of(about["setup"])
+    if name:
+        setup = replace(setup, backend=worker_name(name), options=None)
+    setup = replace(setup, path=(*setup.path, os.getcwd()))
+    with Examiner(setup) as examiner:
+        found = examiner.triage(sample, about["seed"], about["oracle"])
+        version = examiner.version()
+    if as_json:
+        print_json({"file": str(file), "backend": setup.backend, "version": version, "found": found and found.to_json()})
+    elif found is None:
+        console().print(f"{file}: {about['oracle']} has no objection to {version}", markup=False, soft_wrap=True)
+    else:
+        p = found.place
+        place = "" if p is None else f", pass {p.pass_}" + (f", rule {p.rule}" if p.rule else "")
+        console().print(f"{file}: {found.oracle}{place}: {found.fault.kind}: {found.fault.message}", markup=False, soft_wrap=True)
+    return 0 if found is None else 1
+
+
+def _list(as_json: bool) -> None:
+    from rich.text import Text
+
+    from uops.fuzz.kinds import KINDS
+    from uops.fuzz.oracles import ORACLES
+
+    if as_json:
+        listed: dict[str, Any] = {"kinds": {k.name: k.what for k in KINDS.values()}}
+        print_json(listed | {"oracles": {o.name: {"what": o.what, "every": o.every} for o in ORACLES.values()}})
+        return
+    out = console()
+    for k in KINDS.values():
+        out.print(Text.assemble(("kind    ", "dim"), (f"{k.name:12}", "bold"), k.what))
+    for o in ORACLES.values():
+        often = "" if o.every == 1 else f" (one case in {o.every})"
+        out.print(Text.assemble(("oracle  ", "dim"), (f"{o.name:12}", "bold"), o.what, (often, "dim")))

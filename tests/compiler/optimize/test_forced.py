@@ -1,0 +1,96 @@
+"""Drawn schedules are legal, keep results, come back with their seed, and are of every kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import count
+
+import numpy as np
+import pytest
+from scheduled_programs import PROGRAMS, inputs
+
+from uops.compiler import Config, lower
+from uops.compiler.optimize.forced import AMOUNTS, MOVES, draw, drawn, taken
+from uops.compiler.optimize.schedule import Schedule, begin, sink
+from uops.compiler.passes.callify import callify, outputs
+from uops.compiler.passes.optimize import optimize
+from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.target import PLAIN, Machine
+from uops.interp import run
+from uops.spec.axes import AXIS_TABLE, AxisType, Direction
+from uops.spec.dialects import Dialect
+from uops.spec.node import UOp
+from uops.spec.optops import WORKGROUP
+from uops.spec.verify import verify
+
+SMALL = Machine(workgroup=8)
+
+
+def first(graph: UOp) -> Schedule:
+    found = begin(rangeify(callify(graph)).src[0].src[0])
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_drawn_schedules_keep_the_result(name: str) -> None:
+    graph = PROGRAMS[name]()
+    expected = run(graph, inputs(graph)).values[0]
+    (out,) = outputs(graph)
+    for seed in range(6):
+        launch = optimize(rangeify(callify(graph)), PLAIN, draw(seed))
+        verify(launch, Dialect.SCHEDULED)
+        got = run(launch, inputs(graph)).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+        np.testing.assert_allclose(got, expected, rtol=2e-6, err_msg=str(seed))
+
+
+def test_a_seed_gives_the_same_schedule_and_another_seed_another() -> None:
+    s = first(PROGRAMS["gemm"]())
+    assert sink(drawn(s, PLAIN, 3)) is sink(drawn(s, PLAIN, 3))
+    assert len({drawn(s, PLAIN, seed).done for seed in range(20)}) > 10
+
+
+def test_every_move_between_axes_is_drawn() -> None:
+    """All but TC, which needs a tensor core."""
+    taken()
+    for graph in (make() for make in PROGRAMS.values()):
+        s = first(graph)
+        for seed in range(60):
+            drawn(s, PLAIN, seed)
+    found = Counter(taken())
+    kinds = {name.split(" by ")[0] for name in found}
+    assert kinds >= {str(m) for m in MOVES if m.name != "TC"} - {"Swap THREAD", "Swap UNROLL", "Swap GROUP_REDUCE"}
+    amounts = {name.split(" by ")[1] for name in found if " by " in name}
+    assert amounts == {str(a or "all") for a in AMOUNTS}
+
+
+def test_the_moves_are_those_of_the_table() -> None:
+    splits = {(m.source, m.target, m.top) for m in MOVES if m.name == "Split" and m.source is not m.target}
+    halves = {Direction.INNER: [False], Direction.OUTER: [True], Direction.EITHER: [False, True]}
+    wanted = {
+        (source, target, top)
+        for target, row in AXIS_TABLE.items()
+        for source in row.split_from
+        for top in halves[row.direction or Direction.EITHER]
+    }
+    assert splits == wanted
+
+
+def test_a_workgroup_has_no_more_lanes_than_the_machine() -> None:
+    for seed in range(40):
+        lanes = 1
+        for a in drawn(first(PROGRAMS["gemm"]()), SMALL, seed).axes:
+            lanes *= int(a.extent) if a.type in WORKGROUP else 1
+        assert lanes <= 8
+
+
+def test_the_setting_draws(pyref: object) -> None:
+    graph = PROGRAMS["gemm"]()
+    drawn_, plain = (lower(graph, pyref, "optimize", Config(forced=f, reuse=False)) for f in (2, None))  # type: ignore[arg-type]
+    assert drawn_ is not plain
+    assert draw(2)(first(graph), PLAIN, count(1)).done == drawn(first(graph), PLAIN, 2).done
+
+
+def test_axes_that_begin_as_global_are_drawn_too() -> None:
+    types = {a.type for seed in range(30) for a in drawn(first(PROGRAMS["elementwise"]()), PLAIN, seed).axes}
+    assert {AxisType.LOOP, AxisType.GLOBAL, AxisType.THREAD, AxisType.LOCAL, AxisType.UPCAST} <= types

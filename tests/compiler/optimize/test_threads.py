@@ -1,0 +1,178 @@
+"""The loop that threads share: which one it is, that it keeps results at every stage, and where there is none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scheduled_programs import PROGRAMS, inputs, p
+
+from uops.backends.cache import ObjectCache
+from uops.backends.llvm import table
+from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.target import LlvmTarget
+from uops.compiler import Config, compile, stages
+from uops.compiler.frame import Launch
+from uops.compiler.loops import instructions_run, shared
+from uops.compiler.optimize import threads
+from uops.compiler.optimize.heuristics import choose
+from uops.compiler.optimize.schedule import begin, sink
+from uops.compiler.optimize.threads import threaded
+from uops.compiler.passes.callify import callify, outputs
+from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.target import Machine
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.axes import AxisType
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+TARGET = LlvmTarget(Tier.FAST, ObjectCache(None))
+FOUR, ONE = Machine(vector_bytes=32, cores=4), Machine(vector_bytes=32)
+
+
+def thread_loops(graph: UOp, machine: Machine = FOUR) -> list[int]:
+    """Extents of the THREAD loops of the kernels of a graph."""
+    bodies = [c.src[0] for c in rangeify(callify(graph)).src]
+    schedules = [s for body in bodies if (s := begin(body)) is not None]
+    scheduled = [sink(threaded(choose(s, machine, iter(range(900, 999))), machine)) for s in schedules]
+    return [int(u.src[0].arg.value) for body in scheduled for u in toposort(body) if u.op is Op.RANGE and is_thread(u)]
+
+
+def is_thread(u: UOp) -> bool:
+    return u.arg.type is AxisType.THREAD
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kernel is worth the threads, and every iteration a piece; there are three cores."""
+    monkeypatch.setattr(threads, "WORTH", 0)
+    monkeypatch.setattr(table, "PIECE_WORK", 1)
+    monkeypatch.setattr(table, "cores", lambda: 3)
+
+
+def many_cores() -> LlvmTarget:
+    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    target.machine = Machine(vector_bytes=32, registers=16, masks=True, cores=3, caches=(32768, 1 << 20))
+    return target
+
+
+#: Programs that have a loop for threads on any machine.
+SHARED = frozenset({"gemm in panels", "softmax", "layernorm", "row sums", "transposed", "elementwise"})
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_results_stay_at_every_stage_and_on_the_machine(name: str, eager: None) -> None:
+    graph = PROGRAMS[name]()
+    given, (out,) = inputs(graph), outputs(graph)
+    config = Config(verify=True, reuse=False)
+    expected = run(graph, given).values[0]
+    found = stages(graph, many_cores(), config)
+    assert name not in SHARED or any(is_thread(u) for c in found["linearize"].src for u in c.src[0].src if u.op is Op.RANGE)
+    for stage in ("optimize", "select", "linearize"):
+        got = run(found[stage], given).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+        np.testing.assert_allclose(got, expected, rtol=2e-6)
+    program, alone = (compile(graph, many_cores(), Config(verify=True, reuse=False, threads=k)) for k in (0, 1))
+    arguments = [given[k] for k in program.keys]
+    for _ in range(20):
+        assert program.function(*arguments).tobytes() == alone.function(*arguments).tobytes()
+    assert name not in SHARED or any(launch.extent for launch in program._launches)
+    assert not any(launch.extent for launch in alone._launches)
+
+
+def test_a_kernel_that_is_worth_it_has_one_outermost_loop_of_threads() -> None:
+    assert thread_loops(b.add(p(0, 1024, 512), 1.0)) == [1024 * 512 // 16]
+    assert thread_loops(b.add(p(0, 1024, 512), b.permute(p(1, 512, 1024), (1, 0)))) != []
+    assert thread_loops(b.reduce(p(0, 300, 2000), Op.ADD, (1,))) == [300]
+    assert thread_loops(b.add(p(0, 16), 1.0)) == []
+    assert thread_loops(b.add(p(0, 1024, 512), 1.0), ONE) == []
+
+
+def test_a_short_outer_loop_gives_way_to_a_longer_one() -> None:
+    """Three pieces do not divide among four cores."""
+    for shape, wanted in (((3, 400, 2000), 400), ((3, 2, 200_000), 3), ((16, 400, 2000), 16)):
+        s = begin(rangeify(callify(b.reduce(p(0, *shape), Op.ADD, (2,)))).src[0].src[0])
+        assert s is not None
+        (loop,) = [r for r in threaded(s, FOUR).outputs if is_thread(r)]
+        assert loop.src[0].arg.value == wanted
+
+
+def test_loops_whose_iterations_may_meet_stay_in_order() -> None:
+    i = b.range_(1_000_000, 0)
+    out = b.param(0, (1_000_000,), dt.float32)
+    for address, meets in ((i, False), (UOp(Op.MOD, (i, b.index(1000))), True)):
+        s = begin(b.sink(b.end(b.store(b.at(out, address), b.const(1.0)), i)))
+        assert s is not None
+        assert any(map(is_thread, threaded(s, FOUR).ranges)) is not meets
+
+
+def linear(*roots: UOp) -> tuple[UOp, ...]:
+    return tuple(toposort(*roots))
+
+
+def filled(n: int, axis: int, kind: AxisType, value: UOp | None = None) -> UOp:
+    i = b.range_(n, axis, kind)
+    return b.end(b.store(b.at(b.param(0, (n,), dt.float32), i), value if value is not None else b.const(1.0)), i)
+
+
+def test_the_shared_loop_is_the_one_that_holds_every_effect() -> None:
+    body = linear(filled(8, 0, AxisType.THREAD))
+    assert shared(body) is next(u for u in body if u.op is Op.RANGE)
+
+
+NOT_SHARED = {
+    "no loop of threads": lambda: linear(filled(8, 0, AxisType.GLOBAL)),
+    "two": lambda: linear(filled(8, 0, AxisType.THREAD), filled(4, 1, AxisType.THREAD)),
+    "a store outside": lambda: linear(
+        filled(8, 0, AxisType.THREAD), b.store(b.at(b.param(1, (1,), dt.float32), 0), b.const(2.0))
+    ),
+    "in a loop": lambda: _nested(AxisType.LOOP, AxisType.THREAD),
+    "an atomic sum": lambda: _atomic(),
+    "a bound that varies": lambda: linear(
+        b.end(
+            b.store(b.at(b.param(0, (8,), dt.float32), r := b.range_(b.variable("n", 0, 8, slot=1), 0, AxisType.THREAD)), b.const(1.0)),
+            r,
+        )
+    ),
+}
+
+
+def _nested(outer: AxisType, inner: AxisType) -> tuple[UOp, ...]:
+    i, j = b.range_(4, 0, outer), b.range_(5, 1, inner)
+    at = b.add(b.mul(i, b.index(5)), j)
+    return linear(b.end(b.end(b.store(b.at(b.param(0, (20,), dt.float32), at), b.const(1.0)), j), i))
+
+
+def _atomic() -> tuple[UOp, ...]:
+    i = b.range_(8, 0, AxisType.THREAD)
+    add = UOp(Op.ATOMICADD, (b.at(b.param(0, (8,), dt.float32), i), b.const(1.0)))
+    return linear(b.end(add, i))
+
+
+@pytest.mark.parametrize("name", NOT_SHARED)
+def test_there_is_no_shared_loop(name: str) -> None:
+    assert shared(NOT_SHARED[name]()) is None
+
+
+def test_threads_outside_of_other_loops_are_shared() -> None:
+    assert shared(_nested(AxisType.THREAD, AxisType.LOOP)) is not None
+
+
+def test_instructions_count_as_often_as_their_loops_run() -> None:
+    body = _nested(AxisType.LOOP, AxisType.LOOP)
+    inside = [u for u in body if u.op is Op.STORE]
+    assert len(inside) == 1
+    assert 20 <= instructions_run(body) < 20 * len(body)
+    assert instructions_run(()) == 0
+
+
+def test_a_launch_says_what_is_shared() -> None:
+    program = compile(b.add(p(0, 1024, 512), 1.0), many_cores(), Config(reuse=False))
+    (launch,) = program._launches
+    assert isinstance(launch, Launch)
+    assert (launch.extent > 1, launch.work > table.LONG_WORK) == (True, True)
+
+
+def test_the_number_of_threads_is_a_setting() -> None:
+    assert Config.read({"UOPS_THREADS": "3"}).threads == 3
+    assert Config.read({}).threads == 0

@@ -1,0 +1,275 @@
+"""Which values become kernels (`passes/cost`), in which order of elements they are stored (`passes/layouts`), and what is shared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops import Tensor
+from uops.backends.llvm.target import LlvmTarget
+from uops.compiler import Config, compile
+from uops.compiler.passes.callify import callify
+from uops.compiler.passes.cost import Choices, work
+from uops.compiler.passes.layouts import keeps_last
+from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.views import Indexing, reshaped
+from uops.compiler.rewrite import Rewriter
+from uops.compiler.rules import INDEXING
+from uops.compiler.tensor.realize import capture
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.args import RangeArg
+from uops.spec.axes import AxisType
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+FRESH = Config(verify=True, reuse=False)
+
+
+def made(seed: int, *shape: int) -> Tensor:
+    return Tensor.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+
+
+def kernels(graph: UOp) -> list[UOp]:
+    return [call.src[0] for call in rangeify(callify(graph)).src]
+
+
+def count(root: UOp, op: Op) -> int:
+    return sum(u.op is op for u in toposort(root))
+
+
+def p(slot: int, *shape: int) -> UOp:
+    return b.param(slot, shape, dt.float32)
+
+
+def product(x: UOp, y: UOp) -> UOp:
+    """A matrix product as the front end writes it."""
+    (m, k), (_, n) = x.shape, y.shape
+    return b.reshape(b.reduce(b.mul(b.reshape(x, (m, k, 1)), b.reshape(y, (1, k, n))), Op.ADD, (1,)), (m, n))
+
+
+# Programs
+
+
+def attention(causal: bool) -> Tensor:
+    return made(0, 2, 16, 8).scaled_dot_product_attention(made(1, 2, 16, 8), made(2, 2, 16, 8), is_causal=causal)
+
+
+def layer() -> Tensor:
+    """An encoder layer."""
+    batch, sequence, hidden, heads = 1, 16, 32, 4
+    x = made(0, batch, sequence, hidden)
+    q, k, v = ((x @ made(n, hidden, hidden)).reshape(batch, sequence, heads, hidden // heads).transpose(1, 2) for n in (1, 2, 3))
+    seen = q.scaled_dot_product_attention(k, v).transpose(1, 2).reshape(batch, sequence, hidden)
+    x = (x + seen @ made(4, hidden, hidden)).layernorm()
+    return (x + (x @ made(5, hidden, 64)).gelu() @ made(6, 64, hidden)).layernorm()
+
+
+def block() -> Tensor:
+    """A basic block of ResNet with batch norm as at inference."""
+
+    def norm(t: Tensor, seed: int) -> Tensor:
+        weight, bias, mean, var = (made(seed + k, 8) for k in range(4))
+        return t.batchnorm(weight, bias, mean, (var.square() + 1e-5).rsqrt())
+
+    x = made(0, 1, 8, 8, 8)
+    y = norm(x.conv2d(made(1, 8, 8, 3, 3), padding=1), 10).relu()
+    return (norm(y.conv2d(made(2, 8, 8, 3, 3), padding=1), 20) + x).relu()
+
+
+def cross_entropy() -> Tensor:
+    x, label = made(0, 8, 20), Tensor.from_numpy(np.arange(8, dtype=np.int32))
+    return -x.log_softmax(-1).gather(1, label.reshape(-1, 1)).mean()
+
+
+def rms_norm() -> Tensor:
+    x = made(0, 8, 16)
+    return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * made(1, 16)
+
+
+def rotary() -> Tensor:
+    x, c, s = made(0, 4, 8, 16), made(1, 8, 8), made(2, 8, 8)
+    left, right = x[..., :8], x[..., 8:]
+    return (left * c - right * s).cat(left * s + right * c, dim=-1)
+
+
+PROGRAMS: dict[str, tuple[Callable[[], Tensor], int]] = {
+    "softmax": (lambda: made(0, 8, 16).softmax(-1), 1),
+    "layernorm with weights": (lambda: made(0, 8, 16).layernorm() * made(1, 16) + made(2, 16), 1),
+    "RMS norm": (rms_norm, 1),
+    "rotary embedding": (rotary, 1),
+    "argmax, its positions without a kernel": (lambda: made(0, 8, 16).argmax(1), 1),
+    "product, bias and gelu": (lambda: (made(0, 16, 16) @ made(1, 16, 32) + made(2, 32)).gelu(), 1),
+    "two products with gelu between": (lambda: (made(0, 16, 16) @ made(1, 16, 32)).gelu() @ made(2, 32, 16), 2),
+    "product and residual, then the norm": (lambda: (made(0, 16, 16) + made(1, 16, 16) @ made(2, 16, 16)).layernorm(), 2),
+    "attention: scores, softmax, values": (lambda: attention(False), 3),
+    "causal attention, its mask without a kernel": (lambda: attention(True), 3),
+    "encoder layer: six products, scores and values, softmax, two norms": (layer, 11),
+    "two convolutions with their norms, relus and the skip": (block, 2),
+    "cross entropy: greatest, sum, mean of what is picked": (cross_entropy, 3),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_has_as_many_kernels_as_it_needs(name: str) -> None:
+    build, wanted = PROGRAMS[name]
+    graph = capture(build()).graph
+    assert len(kernels(graph)) == wanted
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_fused_programs_keep_their_values(name: str) -> None:
+    found = capture(PROGRAMS[name][0]())
+    wanted = run(found.graph, found.inputs).values[0]
+    got = compile(found.graph, LlvmTarget(), FRESH)(found.inputs).values[0]
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+# What is realised
+
+
+def test_movement_is_never_a_kernel_of_its_own() -> None:
+    """A value that is wanted through views, padding and repetition is realised itself."""
+    x = b.exp2(p(0, 64, 64))
+    moved = b.pad_by(b.permute(b.reshape(x, (8, 8, 64)), (2, 0, 1)), (1, 1), (0, 0), (1, 1))
+    square = b.reshape(moved, (660, 8))
+    found = kernels(product(square, p(1, 8, 99)))
+    assert [count(k, Op.EXP2) for k in found] == [1, 0]
+    assert len(found) == 2
+
+
+def test_a_sum_that_several_use_is_stored_with_what_is_made_of_it() -> None:
+    """The residual belongs to the product's kernel; without it, each reader of the sum would add it again."""
+    h = b.add(p(2, 16, 16), product(p(0, 16, 16), p(1, 16, 16)))
+    centred = b.sub(h, b.mul(b.reduce(h, Op.ADD, (1,)), 1 / 16))
+    first, second = kernels(b.mul(centred, centred))
+    assert count(first, Op.PARAM) == 4  # written, two factors, and what is added
+    assert count(second, Op.PARAM) == 2  # written and read
+
+
+def test_a_sum_that_something_else_needs_is_stored_itself() -> None:
+    s = b.reduce(p(0, 16, 16), Op.ADD, (1,))
+    found = kernels(b.tuple_(b.add(s, b.flip(b.add(s, 1.0), (True, False))), s))
+    assert count(found[0], Op.REDUCE) == 1
+    assert sum(count(k, Op.REDUCE) for k in found) == 1
+
+
+def test_a_kernel_has_one_product() -> None:
+    both = b.add(product(p(0, 16, 16), p(1, 16, 16)), product(p(2, 16, 16), p(3, 16, 16)))
+    assert [count(k, Op.REDUCE) for k in kernels(both)] == [1, 1]
+
+
+def test_a_product_is_not_computed_in_the_loops_of_another_reduce() -> None:
+    total = b.reduce(product(p(0, 16, 16), p(1, 16, 16)), Op.MAX, (0, 1))
+    assert [count(k, Op.REDUCE) for k in kernels(total)] == [1, 1]
+
+
+def test_a_product_without_reuse_is_any_sum() -> None:
+    """One row: every element of the matrix is used once."""
+    row = b.reduce(b.mul(b.reshape(p(0, 64), (64, 1)), p(1, 64, 64)), Op.ADD, (0,))
+    order = toposort(row)
+    assert not Choices(order, {}).is_product(row)
+    (whole,) = (u for u in toposort(product(p(0, 64, 64), p(1, 64, 64))) if u.op is Op.REDUCE)
+    assert Choices(toposort(whole), {}).is_product(whole)
+
+
+def test_a_value_wanted_at_many_places_of_one_kernel_is_stored() -> None:
+    x = b.mul(b.exp2(p(0, 64)), 2.0)
+    windows = [b.shrink(x, (k,), (48,)) for k in range(16)]
+    total = windows[0]
+    for w in windows[1:]:
+        total = b.add(total, w)
+    assert [count(k, Op.EXP2) for k in kernels(total)] == [1, 0]
+
+
+def test_work_is_that_of_what_is_not_in_memory_yet() -> None:
+    dear = b.exp2(b.exp2(p(0, 8)))
+    twice = b.add(dear, b.flip(dear, (True,)))
+    alone = work(toposort(twice))
+    shared = work(toposort(twice), {}, {dear: 2})
+    assert shared[twice] < alone[twice] / 3
+
+
+# Layouts
+
+
+def stored_in_order(graph: UOp) -> bool:
+    """Whether no kernel divides to find an address."""
+    return all(count(k, Op.IDIV) == count(k, Op.MOD) == 0 for k in kernels(graph))
+
+
+def test_heads_are_stored_as_they_are_read() -> None:
+    """(sequence, heads * size) -> (heads, sequence, size): the product stores rows of heads, and the next one divides nothing."""
+    heads = b.permute(b.reshape(product(p(0, 16, 32), p(1, 32, 32)), (16, 4, 8)), (1, 0, 2))
+    assert stored_in_order(product(b.reshape(heads, (64, 8)), p(2, 8, 16)))
+    rows = b.reshape(b.permute(b.exp2(p(0, 4, 16, 8)), (1, 0, 2)), (16, 32))
+    assert stored_in_order(product(rows, p(1, 32, 16)))
+
+
+def test_the_values_of_a_layout_are_those_of_the_view() -> None:
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        t = (x @ y).reshape(6, 4, 5).transpose(0, 1).flip(1)
+        return t.reshape(4, 30) @ made(9, 30, 8)
+
+    found = capture(f(made(0, 6, 12), made(1, 12, 20)))
+    wanted = run(found.graph, found.inputs).values[0]
+    got = compile(found.graph, LlvmTarget(), FRESH)(found.inputs).values[0]
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_the_last_axis_stays_the_last_one() -> None:
+    """Lanes are its: a product is not stored as columns because a transposition reads it."""
+    x = b.exp2(p(0, 4, 6))
+    assert keeps_last(x, [b.reshape(x, (2, 2, 6))])
+    assert not keeps_last(x, [b.permute(x, (1, 0))])
+    split = b.reshape(x, (4, 2, 3))
+    assert keeps_last(x, [split, b.permute(split, (1, 0, 2))])
+    assert not keeps_last(x, [split, b.permute(split, (0, 2, 1))])
+    assert keeps_last(x, [split, b.flip(split, (True, True, False))])
+    assert not keeps_last(x, [split, b.flip(split, (False, False, True))])
+
+
+# Reshape
+
+
+def test_a_reshape_divides_in_the_groups_of_axes_that_change_only() -> None:
+    at = Indexing(Rewriter(INDEXING))
+    index = tuple(UOp(Op.RANGE, (b.index(n),), RangeArg(k, AxisType.LOOP)) for k, n in enumerate((6, 7, 20)))
+    found = reshaped(at, (6, 7, 20), (2, 3, 1, 7, 4, 5), index)
+    assert found[3] is index[1]
+    assert all(index[2] not in toposort(i) for i in found[:4])
+
+
+SHAPES = [
+    ((2, 3, 4, 5), (6, 20)),
+    ((1, 1, 6), (2, 3)),
+    ((4, 6), (6, 4)),
+    ((4, 1, 6), (2, 2, 3, 2)),
+    ((1,), ()),
+    ((12,), (1, 3, 4, 1)),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), SHAPES, ids=str)
+def test_a_reshape_keeps_row_major_positions(old: tuple[int, ...], new: tuple[int, ...]) -> None:
+    at = Indexing(Rewriter(INDEXING))
+    for flat in range(math.prod(new)):
+        index = at.unflatten(b.index(flat), new)
+        there = reshaped(at, new, old, index)
+        assert [i.arg.value for i in there] == list(np.unravel_index(flat, old)) if old else there == ()
+
+
+# Kernels that are alike
+
+
+def test_kernels_that_differ_in_their_memory_only_have_one_body() -> None:
+    x: Any = p(0, 8, 8)
+    for k in range(1, 6):
+        x = b.contiguous(b.exp2(b.add(x, p(k, 8, 8))))
+    found = kernels(x)
+    assert (len(found), len(set(found))) == (5, 1)

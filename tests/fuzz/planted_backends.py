@@ -1,0 +1,91 @@
+"""Backends with known bugs, for campaigns: worker processes find them as `planted_backends:NAME`."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import replace
+from typing import Any
+
+import test_bisect
+
+from uops.backends.cache import ObjectCache
+from uops.backends.conformance.controls import Interp
+from uops.backends.contract import Capabilities, CompilerBackend, Inputs
+from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.target import LlvmTarget
+from uops.compiler import pipeline
+from uops.interp import run
+from uops.spec import dtypes as dt
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.result import Result
+
+
+class Plain(Interp):
+    """The interpreter under another name: nothing is wrong."""
+
+    name = "plain"
+
+
+class WrongMax(Interp):
+    """Min in place of Max, on integers."""
+
+    name = "wrong-max"
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        return run(test_bisect.nodes(_minimum)(graph), inputs)
+
+
+def _minimum(u: UOp) -> UOp | None:
+    if u.op is not Op.MAX or u.dtype.is_float or u.dtype is dt.index:
+        return None
+    return UOp(Op.WHERE, (UOp(Op.CMPLT, u.src), *u.src))
+
+
+class Several(WrongMax):
+    """That, a process that ends at every Sin, an error at every Log2, and a Trap at every Sqrt."""
+
+    name = "several"
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        ops = {u.op for u in toposort(graph)}
+        if Op.SIN in ops:
+            os.abort()
+        if Op.LOG2 in ops:
+            raise ValueError(f"no Log2 of {len(ops)} ops")
+        return super().run(graph, inputs)
+
+
+class Hanging(Interp):
+    """Never answers for a Sin."""
+
+    name = "hanging"
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        while any(u.op is Op.SIN for u in toposort(graph)):
+            time.sleep(1)
+        return run(graph, inputs)
+
+
+class Compiled(CompilerBackend):
+    """The llvm backend with a bug of `test_bisect`: behind a pass (`what`), in the renderer (`right`, `wrong`), or a rule."""
+
+    name = "planted"
+
+    def __init__(self, what: str | None = None, right: str = "", wrong: str = "", rule: bool = False) -> None:
+        target: Any = test_bisect.Wrong(right, wrong) if right else LlvmTarget(Tier.FAST, ObjectCache(None))
+        super().__init__(target)
+        if what is not None:
+            name, planted = test_bisect.PLANTED[what]
+            pipeline.PIPELINE = test_bisect.behind(name, planted.change)
+        if rule:
+            from uops.compiler.passes import select
+
+            select.VALUES = (*select.VALUES, replace(test_bisect.PLANTED_RULE))  # type: ignore[assignment]
+
+    def version(self) -> str:
+        return "planted"
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities()
