@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from uops.compiler import Compiled, Config, Target
+from uops.compiler.arguments import Place
 from uops.spec.errors import Unsound
 from uops.spec.node import UOp
 from uops.spec.result import Result
@@ -91,9 +92,9 @@ class GuardedProgram(Compiled):
         finally:
             self._guarded.clear()
 
-    def _array(self, m: UOp, inputs: Mapping[str, Any], variables: Mapping[str, int]) -> Any:
+    def _array(self, place: Place, inputs: Mapping[str, Any], variables: Mapping[str, int]) -> Any:
         """What the program would use, moved between guard pages."""
-        array = np.ascontiguousarray(super()._array(m, inputs, variables))
+        array = np.ascontiguousarray(super()._array(place, inputs, variables))
         memory = Guarded(array.nbytes, self.side)
         self._guarded.append(memory)
         memory.data[:] = array.reshape(-1).view(np.uint8)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from _weakref import _remove_dead_weakref  # what the weak dictionaries of the standard library rest on
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -26,7 +27,6 @@ MinMax = tuple[float, float]
 #: properties, whose call costs five times as much.
 UNSET: Any = object()
 _interned: dict[tuple[Any, ...], _Ref] = {}
-_lock = threading.RLock()  # a node may die, hence be forgotten, while its thread holds it
 _new = object.__new__
 #: Called with each new node while `uops.spec.origins` records.
 created: Callable[[UOp], None] | None = None
@@ -40,11 +40,9 @@ class _Ref(weakref.ref["UOp"]):
     key: tuple[Any, ...]
 
 
-def _forget(ref: _Ref, table: dict[tuple[Any, ...], _Ref] = _interned, lock: Any = _lock) -> None:
-    """The node is gone. Its place may have been taken by an equal one, made in between."""
-    with lock:
-        if table.get(ref.key) is ref:
-            del table[ref.key]
+def _forget(ref: _Ref, remove: Any = _remove_dead_weakref, table: dict[tuple[Any, ...], _Ref] = _interned) -> None:
+    """The node is gone. Its place may have been taken by an equal one, made in between: what is removed in one step is dead."""
+    remove(table, ref.key)
 
 
 class _Fields:
@@ -87,12 +85,11 @@ class UOp(_Fields):
         node.__class__ = UOp  # from here on it is immutable
         made = _Ref(node, _forget)
         made.key = key
-        with _lock:
-            ref = _interned.get(key)
-            known = None if ref is None else ref()
+        while (other := _interned.setdefault(key, made)) is not made:
+            known = other()
             if known is not None:  # another thread was faster
                 return known
-            _interned[key] = made
+            _forget(other)
         if created is not None:
             created(node)
         return node  # type: ignore[no-any-return]
@@ -253,6 +250,11 @@ def toposort(*roots: UOp, gate: Callable[[UOp], bool] | None = None) -> list[UOp
 
 
 def _toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None) -> list[UOp]:
+    if gate is None:
+        try:
+            return _toposort_shallow(roots)
+        except RecursionError:  # too deep for Python's stack
+            pass
     seen: set[UOp] = set()
     order: list[UOp] = []
     stack: list[Any] = list(roots[::-1])  # a None lies on a node whose sources come before it
@@ -272,6 +274,28 @@ def _toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None) -> lis
             else:
                 order.append(u)
     return order
+
+
+def _toposort_shallow(roots: Iterable[UOp]) -> list[UOp]:
+    """The same order by recursion, in half the time."""
+    seen: set[UOp] = set()
+    order: list[UOp] = []
+    for u in roots:
+        if u not in seen:
+            _visit(u, seen, seen.add, order.append)
+    return order
+
+
+def _visit(u: UOp, seen: set[UOp], enter: Callable[[UOp], None], add: Callable[[UOp], None]) -> None:
+    enter(u)
+    for s in u.src:
+        if s not in seen:
+            if s.src:
+                _visit(s, seen, enter, add)
+            else:
+                enter(s)
+                add(s)
+    add(u)
 
 
 def users(order: Iterable[UOp]) -> dict[UOp, list[UOp]]:

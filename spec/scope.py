@@ -85,23 +85,23 @@ def closed_by(u: UOp) -> tuple[UOp, ...]:
 
 
 _NONE: frozenset[UOp] = frozenset()
+_LINEAR = Op.LINEAR  # a member is slow to reach through its class
 
 
 def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
     """For each of `nodes` (sources first) the ranges in whose loops it stands; bodies are not entered."""
     found: dict[UOp, frozenset[UOp]] = {}
     for u in nodes:
-        opened = _NONE
-        for s in operands(u):
+        op, opened = u.op, _NONE
+        for s in u.src if op not in BODIED else u.src[1:]:
             below = found[s]
             if below is not opened and not below <= opened:
                 opened = opened | below if opened else below
-        closed = closed_by(u)
-        if u.op is Op.LINEAR:  # a sequence that opens and closes its own blocks
+        if op is _LINEAR:  # a sequence that opens and closes its own blocks
             opened = _NONE
-        elif closed:
-            opened = opened.difference(closed)
-        found[u] = opened | {u} if u.op in RANGES else opened
+        elif op in RANGE_ENDING:
+            opened = opened.difference(closed_by(u))
+        found[u] = opened | {u} if op in RANGES else opened
     return found
 
 

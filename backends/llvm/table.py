@@ -12,7 +12,6 @@ import importlib
 import os
 import struct
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -211,7 +210,7 @@ def _loaded(image: bytes) -> Native | None:
 def load(store: ObjectCache) -> Native | None:
     """The native module, compiled where the cache does not have it; None where it cannot be."""
     host = binding.host()
-    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED") or sys.platform != "linux":
+    if sys.implementation.name != "cpython" or "t" in sys.abiflags or sys.platform != "linux":  # t: objects without a lock
         return None
     text = entry.text(host.triple)
     key = cache.key("entry", host.llvm, host.triple, host.cpu, host.features, text)

@@ -175,4 +175,4 @@ def _bearable(s: Schedule, most: int) -> bool:
     if any(not isinstance(a.extent, int) for a in side):
         return False
     unrolled = math.prod(greatest(a.extent) for a in side if a.type in _UNROLLED)
-    return unrolled <= _SIDE_BY_SIDE and lanes_of(s.axes) <= _LANES and _iterations(s) <= most
+    return unrolled <= _SIDE_BY_SIDE and lanes_of(s) <= _LANES and _iterations(s) <= most

@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from uops.compiler.optimize.accesses import Access, accesses, merged
-from uops.compiler.optimize.schedule import Schedule, apply, greatest, lanes_of, reason_against, typed
-from uops.compiler.optimize.shared import shared
+from uops.compiler.optimize.schedule import Schedule, apply, greatest, reason_against, typed
+from uops.compiler.optimize.shared import in_registers, shared
 from uops.compiler.target import Machine
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, toposort
@@ -140,7 +140,7 @@ def _panels(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
         over = [r for r in f.needs[load.node] if r is steps or r.arg.type in (AxisType.LOCAL, AxisType.UPCAST)]
         s = shared(s, load.node, sorted(over, key=lambda r: _by_stride(load, r)), next(uniques))
     at = next(k for k, r in enumerate(s.ranges) if r is steps)
-    return _then(s, Split(at, UNROLLED, AxisType.UNROLL), machine)
+    return in_registers(_then(s, Split(at, UNROLLED, AxisType.UNROLL), machine), next(uniques))
 
 
 def _by_stride(load: Access, r: UOp) -> tuple[int, int]:
@@ -179,7 +179,7 @@ def _shared_reductions(s: Schedule, f: _Facts, machine: Machine) -> Schedule:
         axis = int(r.arg.axis_id)
         padded = _then(s, Padto(_number(s, axis), lanes), machine)
         split = Split(_number(padded, axis), lanes, AxisType.GROUP_REDUCE)
-        if reason_against(padded, split, machine) is None and lanes_of(padded.axes) in (1, lanes):
+        if reason_against(padded, split, machine) is None:
             s = apply(padded, split, machine)
     return s
 
@@ -204,8 +204,9 @@ def _lanes(s: Schedule, f: _Facts, machine: Machine) -> Schedule:
 
 def _local(s: Schedule, axis: int, n: int, wanted: int, machine: Machine) -> Schedule:
     """Up to `wanted` lanes of a loop: a factor, or all that padding makes."""
-    factor = next((k for k in range(min(n, wanted), 0, -1) if n % k == 0), 1)
-    if factor < wanted // 2 and n > wanted:
+    known = isinstance(s.axes[_number(s, axis)].extent, int)
+    factor = next((k for k in range(min(n, wanted), 0, -1) if n % k == 0), 1) if known else 0
+    if not known or (factor < wanted // 2 and n > wanted):
         s, factor = _then(s, Padto(_number(s, axis), wanted), machine), wanted
     split = Split(_number(s, axis), factor, AxisType.LOCAL)
     return apply(s, split, machine) if factor > 1 and reason_against(s, split, machine) is None else s

@@ -1,14 +1,15 @@
 """GROUP_REDUCE in two stages: every lane of a workgroup reduces its part, then all of them combine the parts.
 
-Takes a Schedule for a machine with workgroups. Gives one without a Reduce over GROUP_REDUCE ranges, where the lanes can meet:
+Takes a Schedule with all its OptOps. Gives one without a Reduce over GROUP_REDUCE ranges. Where the lanes can meet:
 
     Reduce(x, r, g)   becomes   part = Reduce(x, r); LOCAL[g] = part; Barrier; Reduce(LOCAL[k], k)
 
 The GROUP_REDUCE loops then stand around the whole kernel, as loops of lanes; each lane has the result, and the first one stores.
 Reduces of which neither stands in the other's lanes share them, if they have as many. LOCAL memory has one element per lane and
 per combination of vector axes on which the part depends; in a loop, a Barrier before it is written again keeps the lanes in step.
-Where lanes cannot meet - an output loop keeps its order, LOCAL memory is filled outside of the lanes, or there is too little of it
-- GROUP_REDUCE stays what it is without workgroups: a loop. Spec: AxisType GROUP_REDUCE; R32, R55, R60, R61, R127, R128.
+Where lanes cannot meet - the machine has no workgroups, an output loop keeps its order, LOCAL memory is filled outside of the
+lanes, or there is too little of it - GROUP_REDUCE becomes REDUCE, a loop like others (R141).
+Spec: AxisType GROUP_REDUCE; R32, R55, R60, R61, R127, R128.
 """
 
 from __future__ import annotations
@@ -35,17 +36,21 @@ _VECTOR = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 _IN_ORDER = frozenset({AxisType.LOOP, AxisType.REDUCE})
 #: Dimensions of a launch: known extents share one, a symbolic one has its own.
 _DIMENSIONS = 3
-_SMALL = frozenset({dt.fp8e4m3, dt.fp8e5m2, dt.float16, dt.bfloat16})
+SMALL = frozenset({dt.fp8e4m3, dt.fp8e5m2, dt.float16, dt.bfloat16})
 
 
 def grouped(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """The schedule in two stages, where lanes can meet; else `s` itself."""
-    if not any(r.arg.type is AxisType.GROUP_REDUCE for r in s.ranges) or not _can_meet(s):
+    """The schedule with group reductions in two stages, or as loops."""
+    groups = [r for r in s.ranges if r.arg.type is AxisType.GROUP_REDUCE and r not in s.outputs]
+    if not groups:
         return s
-    joined = _joined(s)
-    stages = _Stages(joined, uniques)
-    done = stages.run()
-    return done if stages.bytes <= (machine.local_memory or 1 << 62) else s
+    if machine.workgroup and _can_meet(s):
+        stages = _Stages(_joined(s), uniques)
+        done = stages.run()
+        if stages.bytes <= (machine.local_memory or 1 << 62):
+            return done
+    loops = {r: r.replace(arg=replace(r.arg, type=AxisType.REDUCE)) for r in groups}
+    return replace(s, effect=replace_ranges(s.effect, {r: (n, (n,)) for r, n in loops.items()}))
 
 
 def _can_meet(s: Schedule) -> bool:
@@ -70,7 +75,7 @@ def _joined(s: Schedule) -> Schedule:
         own = _groups(u)
         taken = {same.get(r, r) for r in needs[u.src[0]] if r not in own} if own else set()
         for g in own:
-            found = next((f for f in first if f.src is g.src and f not in taken), None)
+            found = next((f for f in first if f.src[0] is g.src[0] and f not in taken), None)
             same[g] = g if found is None else found
             taken.add(same[g])
             if found is None:
@@ -111,7 +116,7 @@ class _Stages:
 
     def two(self, u: UOp, src: Sequence[UOp]) -> UOp:
         """The result in every lane."""
-        d = dt.float32 if u.dtype in _SMALL and u.arg.op is not Op.MAX else u.dtype
+        d = dt.float32 if u.dtype in SMALL and u.arg.op is not Op.MAX else u.dtype
         rest = tuple(r for r in src[1:] if r not in _groups(u))
         value = B.cast(src[0], d)
         part = u.replace(src=(value, *rest)) if rest else value

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from uops.compiler.optimize.accesses import Access, accesses, merged
+from uops.compiler.optimize.clamp import clamped
 from uops.compiler.optimize.schedule import Schedule, apply, around_fills
 from uops.compiler.optimize.stage import repeated, staged, staged_in_output
 from uops.compiler.optimize.sweep import swept
@@ -166,7 +167,9 @@ def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Mach
     tile = _best_tile(extent(rows), extent(lane), lanes, machine.registers)
     s = _split_lanes(s, lane, lanes, tile.vectors, AxisType.UPCAST)
     if tile.rows > 1:
-        s = _split_by(s, rows, tile.rows, AxisType.UPCAST)
+        if extent(rows) % tile.rows:
+            s, rows = clamped(s, s.ranges[_number(s, rows)], tile.rows)
+        s = apply(s, Split(_number(s, rows), tile.rows, AxisType.UPCAST))
     return _packed(s, rows, lane, machine, uniques)
 
 

@@ -14,6 +14,7 @@ in one element keep their order (R55), and a workgroup has no more lanes than th
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -111,7 +112,7 @@ def reason_against(s: Schedule, opt: OptOp, machine: Machine = PLAIN) -> str | N
     reason = legal(opt, axes, done=s.done, product=False)
     if reason is None and isinstance(opt, Split):
         reason = _memory_forbids(s, opt)
-    return reason or _too_many_lanes(axes, opt, machine)
+    return reason or _too_many_lanes(s, opt, machine)
 
 
 def _memory_forbids(s: Schedule, opt: Split) -> str | None:
@@ -123,21 +124,27 @@ def _memory_forbids(s: Schedule, opt: Split) -> str | None:
     return None
 
 
-def _too_many_lanes(axes: Sequence[Axis], opt: OptOp, machine: Machine) -> str | None:
-    lanes = before = lanes_of(axes)
-    if isinstance(opt, Split) and opt.target in WORKGROUP:
-        lanes *= opt.factor
-    elif isinstance(opt, Padto) and axes[opt.axis].type in WORKGROUP:
-        n = greatest(axes[opt.axis].extent)
-        lanes = lanes // n * -(-n // opt.multiple) * opt.multiple
-    if not max(before, machine.workgroup) < lanes or not machine.workgroup:
+def _too_many_lanes(s: Schedule, opt: OptOp, machine: Machine) -> str | None:
+    if not machine.workgroup or not isinstance(opt, (Split, Padto)):
+        return None
+    makes = opt.target in WORKGROUP if isinstance(opt, Split) else s.ranges[opt.axis].arg.type in WORKGROUP
+    lanes = lanes_of(_APPLY[type(opt)](s, opt)) if makes else 0
+    if lanes <= machine.workgroup:
         return None
     return f"a workgroup of {lanes} lanes, the machine has at most {machine.workgroup} (R140)"
 
 
-def lanes_of(axes: Sequence[Axis]) -> int:
-    """Lanes of one workgroup; a symbolic extent counts with its greatest value."""
-    return math.prod(greatest(a.extent) for a in axes if a.type in WORKGROUP)
+def lanes_of(s: Schedule) -> int:
+    """Lanes of one workgroup; a symbolic extent counts with its greatest value. Reduces one after the other share theirs, where
+    they have as many; one inside of another's loops does not."""
+    order = toposort(s.effect)
+    needs = open_ranges(order)
+    shared: Counter[int] = Counter()
+    for u in order:
+        if u.op is Op.REDUCE:
+            shared |= Counter(greatest(axis_of(r).extent) for r in needs[u.src[0]] if r.arg.type is AxisType.GROUP_REDUCE)
+    own = math.prod(greatest(axis_of(r).extent) for r in s.outputs if r.arg.type in WORKGROUP)
+    return own * math.prod(n**k for n, k in shared.items())
 
 
 def greatest(extent: Dim) -> int:
@@ -274,7 +281,7 @@ def _masked(s: Schedule, r: UOp, inside: UOp) -> Schedule:
         if u.op is Op.LOAD and u.src[0] in depends:
             new = gated_load(new, inside)
         elif u.op is Op.STORE and u in depends:
-            new = UOp(Op.STORE, (*new.src[:2], _and(new.src[2] if len(new.src) > 2 else None, inside)))
+            new = UOp(Op.STORE, (*new.src[:2], both(new.src[2] if len(new.src) > 2 else None, inside)))
         elif u.op is Op.REDUCE and r in closed_by(u):
             value = UOp(Op.WHERE, (inside, new.src[0], identity(u.arg.op, u.dtype)))
             new = new.replace(src=(value, *new.src[1:]))
@@ -287,10 +294,10 @@ def gated_load(load: UOp, inside: UOp) -> UOp:
     """A Load that touches its address only where `inside` holds, too."""
     if len(load.src) == 1:
         return load.replace(src=(load.src[0], B.const(0, load.dtype), inside))
-    return load.replace(src=(*load.src[:2], _and(load.src[2], inside)))
+    return load.replace(src=(*load.src[:2], both(load.src[2], inside)))
 
 
-def _and(a: UOp | None, b: UOp) -> UOp:
+def both(a: UOp | None, b: UOp) -> UOp:
     return b if a is None else UOp(Op.AND, (a, b))
 
 

@@ -27,7 +27,7 @@ from typing import Protocol
 
 from uops.compiler.optimize.accesses import merged
 from uops.compiler.optimize.group import grouped
-from uops.compiler.optimize.schedule import Rejected, Schedule, apply, greatest, lanes_of, reason_against, sink, typed
+from uops.compiler.optimize.schedule import Rejected, Schedule, apply, greatest, reason_against, sink, typed
 from uops.compiler.optimize.search_store import Found, Store
 from uops.compiler.target import Machine
 from uops.spec.axes import AXIS_TABLE, AxisType, Direction
@@ -189,8 +189,7 @@ class _Search:
 
     def body(self, state: State) -> UOp:
         """What is timed."""
-        s = self.schedule(state)
-        return sink(grouped(s, self.machine, itertools.count(self.free)) if self.machine.workgroup else s)
+        return sink(grouped(self.schedule(state), self.machine, itertools.count(self.free)))
 
     def _steps(self, known: Found | None) -> None:
         states = [State(start) for start in STARTS]
@@ -335,9 +334,7 @@ def _split(s: Schedule, axes: Sequence[Axis], k: int, opt: Split, machine: Machi
 
 
 def _bearable(s: Schedule, opt: Split, machine: Machine) -> bool:
-    """Whether the elements side by side, and the lanes of a workgroup, stay within the machine's size."""
-    if opt.target in WORKGROUP:
-        return lanes_of(s.axes) * opt.factor <= machine.workgroup
+    """Whether the elements side by side fit the machine's registers, about; how many lanes there may be is a matter of R140."""
     if opt.target not in _SIDE_BY_SIDE:
         return True
     side = opt.factor * math.prod(greatest(a.extent) for a in s.axes if a.type in _SIDE_BY_SIDE)

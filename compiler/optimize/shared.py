@@ -4,7 +4,10 @@
 fastest; among them are all lanes, and vector axes, on which the Load depends. Every other loop stays around: once per iteration of
 those, the lanes meet (nobody reads the last filling any more), fill the Buffer element by element, each lane as many as the next,
 and meet again. Where the lanes do not divide the panel, the last ones have nothing to do at the end.
-Spec: Lowering Pipeline/Optimize ("insert local buffers"); R55, R60, R61, R127, R128.
+
+`in_registers(s, unique)` gives the kernel's Reduce registers of its own, one per combination of the UPCAST loops around it, so that
+its REDUCE loops stand outside of those loops: a filling inside of a REDUCE loop is then done once for all of them, and not once for
+each, side by side. Spec: Lowering Pipeline/Optimize ("insert local buffers"); R16, R32, R55, R57, R60, R61, R127, R128.
 """
 
 from __future__ import annotations
@@ -15,17 +18,20 @@ from dataclasses import replace
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
-from uops.compiler.optimize.group import at, extent
+from uops.compiler.optimize.group import SMALL, at, extent
 from uops.compiler.optimize.schedule import Schedule, gated_load
+from uops.compiler.passes.accumulate import identity
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.spec import build as B
+from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.axes import AxisType
+from uops.spec.dtypes import DType
 from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.optops import WORKGROUP
-from uops.spec.scope import open_ranges
+from uops.spec.scope import closed_by, open_ranges
 
 _IN_ORDER = frozenset({AxisType.LOOP, AxisType.REDUCE})
 
@@ -53,6 +59,51 @@ def shared(s: Schedule, load: UOp, over: Sequence[UOp], unique: int) -> Schedule
     effect = substitute(s.effect, {load: read})
     note("shared memory", s.effect, effect, {load: read})
     return replace(s, effect=effect)
+
+
+def in_registers(s: Schedule, unique: int) -> Schedule:
+    """The schedule with its one Reduce as stores into registers: cleared, added to in every step, read at the end."""
+    order = toposort(s.effect)
+    needs = open_ranges(order)
+    u = next(u for u in order if u.op is Op.REDUCE)
+    d = dt.float32 if u.dtype in SMALL else u.dtype
+    side = sorted((r for r in needs[u] if r.arg.type is AxisType.UPCAST), key=lambda r: int(r.arg.axis_id))
+    steps = closed_by(u)
+    within = tuple(r for r in steps if r.arg.type is AxisType.UNROLL)
+    free = 1 + max(int(x.arg.axis_id) for x in toposort(s.effect, *s.outputs) if x.op is Op.RANGE)
+    clearing, adding = (_again(side, free + k * len(side)) for k in range(2))
+    register = UOp(Op.BUFFER, (), BufferArg(math.prod(map(extent, side)), d, "CPU", AddrSpace.REG, unique))
+    outer = sorted((r for r in needs[u] if r not in side), key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
+    start = B.const(identity(u.arg.op, u.dtype).const, d) if d.is_float else identity(u.arg.op, d)
+    cleared = _closed(B.store(at(B.after(register, *outer) if outer else register, clearing, side), start), clearing)
+    value = substitute(u.src[0], dict(zip(side, adding, strict=True)))
+    loops = tuple(r for r in steps if r not in within)
+    place = at(B.after(register, cleared, *loops), adding, side)
+    total = _added(u, UOp(Op.LOAD, (place,), LoadArg()), value, within, d)
+    added = _closed(_closed(B.store(place, total), adding), loops)
+    result = B.cast(UOp(Op.LOAD, (at(B.after(register, added), side, side),), LoadArg()), u.dtype)
+    effect = substitute(s.effect, {u: result})
+    note("registers", s.effect, effect, {u: result})
+    return replace(s, effect=effect)
+
+
+def _again(loops: Sequence[UOp], axis: int) -> list[UOp]:
+    return [UOp(Op.RANGE, r.src, RangeArg(axis + k, r.arg.type)) for k, r in enumerate(loops)]
+
+
+def _closed(effect: UOp, loops: Sequence[UOp]) -> UOp:
+    for r in reversed(loops):
+        effect = UOp(Op.END, (effect, r))
+    return effect
+
+
+def _added(u: UOp, running: UOp, value: UOp, within: Sequence[UOp], d: DType) -> UOp:
+    """One step more, its unrolled part reduced first; a product that is summed alone is fused (R32)."""
+    if within:
+        return UOp(u.arg.op, (running, u.replace(src=(B.cast(value, d), *within))))
+    if u.arg.op is Op.ADD and value.op is Op.MUL and u.dtype.is_float:
+        return UOp(Op.MULACC, (*(B.cast(f, d) for f in value.src), running))
+    return UOp(u.arg.op, (running, B.cast(value, d)))
 
 
 def _number(turn: UOp, lanes: Sequence[UOp], team: int) -> UOp:

@@ -109,19 +109,32 @@ def repeated(s: Schedule, least_work: int, work: dict[UOp, int]) -> list[tuple[U
     order = toposort(s.effect)
     needs = open_ranges(order)
     inner = _inner_loops(s, order)
+    if len(inner) < 2:
+        return []
+    marked = {r: _marked(order, r) for r in inner}
     found: dict[tuple[UOp, UOp], list[tuple[UOp, tuple[UOp, ...]]]] = {}
     for u in reversed(order):
         own = [r for r in needs[u] if r in inner]
         if u.op not in ALU or u.dtype not in dt.STORABLE or len(own) != 1 or work[u] < least_work:
             continue
         r = own[0]
-        key = substitute(u, {r: _MARK.replace(src=r.src)}), r.src[0]
+        key = marked[r][u], r.src[0]
         found.setdefault(key, []).append((u, (r,)))
     alike = [uses for uses in found.values() if len({loops for _, loops in uses}) > 1]
     return max(alike, key=lambda uses: work[uses[0][0]], default=[])
 
 
 _MARK = UOp(Op.RANGE, (number(1),), RangeArg(-1, AxisType.LOOP))
+
+
+def _marked(order: Sequence[UOp], r: UOp) -> dict[UOp, UOp]:
+    """Every node with a mark in the place of `r`."""
+    done = {r: _MARK.replace(src=r.src)}
+    for u in order:
+        if u not in done:
+            src = tuple([done[x] for x in u.src])
+            done[u] = u if src == u.src else u.replace(src=src)
+    return done
 
 
 def _inner_loops(s: Schedule, order: Sequence[UOp]) -> set[UOp]:

@@ -40,6 +40,9 @@ def runs(lanes: Lanes, n: int) -> list[list[int]]:
         keys.setdefault(varying, []).append((lanes.constant[p if len(lanes.constant) > 1 else 0], p))
     found: list[list[int]] = []
     for places in keys.values():
+        if len({c for c, _ in places}) < len(places):
+            found += _steady(places)
+            continue
         last = None
         for c, p in sorted(places):
             if last is None or c != last + 1:
@@ -47,6 +50,27 @@ def runs(lanes: Lanes, n: int) -> list[list[int]]:
             found[-1].append(p)
             last = c
     return sorted(found)
+
+
+def _steady(places: Sequence[tuple[int, int]]) -> list[list[int]]:
+    """Runs with one step from position to position, for (address, position) pairs that meet in an address: where a row is padded, its
+    last positions, which are gated off, have the addresses of the next row's first."""
+    address = {p: c for c, p in places}
+    holders: dict[int, list[int]] = {}
+    for c, p in places:
+        holders.setdefault(c, []).append(p)
+    found: list[list[int]] = []
+    left = dict.fromkeys(sorted(address))
+    while left:
+        p = next(iter(left))
+        step = min((q - p for q in holders.get(address[p] + 1, ()) if q > p and q in left), default=0)
+        run = [p]
+        while step and address.get(run[-1] + step) == address[run[-1]] + 1 and run[-1] + step in left:
+            run.append(run[-1] + step)
+        found.append(run)
+        for q in run:
+            del left[q]
+    return found
 
 
 def cost(sums: Sums, root: UOp, piece: Piece) -> int:

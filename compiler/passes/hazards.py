@@ -4,7 +4,9 @@ Takes: a callified body. Gives: the same body with a Contiguous around every val
 topological order each value may be computed at any place from its own to its last use. Spec: R51, R54, R55, R59.
 
 A value without a buffer of its own is computed where it is used, and reads memory there. That is too late if a Store to that memory
-came in between. Orders that the graph leaves open do not matter: two unordered accesses, one of them a write, are a Trap (R55).
+came in between. A Store reads all it needs before it writes (R54): what it needs of its own memory is copied first, unless an
+element is read by the iteration that overwrites it, or is not overwritten. Orders that the graph leaves open do not matter: two
+unordered accesses, one of them a write, are a Trap (R55).
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from uops.compiler.log import note
-from uops.compiler.passes.views import VIEWS
+from uops.compiler.passes.views import STEP, VIEWS
 from uops.spec import dtypes as dt
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.node import Dim, UOp, toposort
+from uops.spec.ops import ALU, Op
 
 #: Ops that are a fresh copy of their source by definition (R52, R53).
 COPIES = frozenset({Op.LOAD, Op.CONTIGUOUS})
@@ -122,12 +124,102 @@ class _Hazards:
         memory = self.memory[u.src[0]]
         for k in range(1, len(u.src)):
             if memory in self._use(u, k):
-                self.uses.add((u, k))
+                self._separate(u, k, memory)
         for node, k in _operands(u.src[0]):
             if memory in self._use(node, k):
                 self._copy_operand(node, k)
         if memory in self.version:
             self.version[memory] += 1
+
+    def _separate(self, store: UOp, position: int, memory: UOp) -> None:
+        """Copy what a source of a Store reads of the Store's memory, but for elements that only the iteration which overwrites them
+        reads, and for elements that are not overwritten: arithmetic by elements may change memory in place. Where there is more
+        than one thing to copy, the source itself is."""
+        found = self._overwritten(store, position, memory)
+        if len(found) > 1 or (found and found[0][0] is store):
+            self.uses.add((store, position))
+        elif found:
+            (user, k), s = found[0], found[0][0].src[found[0][1]]
+            if s in self.memory:
+                self.uses.add((user, k))
+            else:
+                self.late.add(s)
+
+    def _overwritten(self, store: UOp, position: int, memory: UOp) -> list[_Use]:
+        """The uses, below a source of a Store, of what reads elements that another iteration overwrites."""
+        target = store.src[0]
+        pending: list[tuple[UOp, int, bool]] = [(store, position, True)]  # with whether it is one element per iteration
+        seen: set[tuple[UOp, bool]] = set()
+        found: list[_Use] = []
+        while pending:
+            user, k, own = pending.pop()
+            s = user.src[k]
+            if (s, own) in seen or s in self.late or memory not in self._sees(s):
+                continue
+            seen.add((s, own))
+            own = own and s.shape == target.shape
+            if s in self.memory:
+                if not (own and is_same(s, target)) and not are_apart(s, target):
+                    found.append((user, k))
+            elif s.op in ALU and own:
+                pending += [(s, j, True) for j in range(len(s.src))]
+            elif s.op in STEP and user is not store:
+                pending.append((s, 0, False))
+            else:
+                found.append((user, k))
+        return found
+
+    def _sees(self, s: UOp) -> _Reads:
+        """What memory a value reads, or a reference is of."""
+        found = dict(self.reads.get(s, {}))
+        if s in self.memory:
+            found[self.memory[s]] = 0
+        return found
+
+
+def _plain(reference: UOp) -> tuple[UOp, ...] | None:
+    """The views of a reference, without After; None where one changes dtypes or takes elements at positions in data."""
+    found: list[UOp] = []
+    while reference.op in VIEWS:
+        if reference.op in (Op.BITCAST, Op.SLICE, Op.INDEX, Op.REPLICATED):
+            return None
+        if reference.op is not Op.AFTER:
+            found.append(reference)
+        reference = reference.src[0]
+    return tuple(found)
+
+
+def is_same(a: UOp, b: UOp) -> bool:
+    """Whether two references of one memory name the same element at every index: they are the same views."""
+    x, y = _plain(a), _plain(b)
+    if x is None or y is None or len(x) != len(y):
+        return False
+    return all(u.op is v.op and u.arg == v.arg and u.src[1:] == v.src[1:] for u, v in zip(x, y))
+
+
+def are_apart(a: UOp, b: UOp) -> bool:
+    """Whether two references of one memory have no element in common: Shrinks of one view that do not meet on some axis."""
+    x, y = _plain(a), _plain(b)
+    if x is None or y is None:
+        return False
+    common = 0
+    for u, v in zip(reversed(x), reversed(y)):
+        if u.op is not v.op or u.arg != v.arg or u.src[1:] != v.src[1:]:
+            break
+        common += 1
+    if min(len(x), len(y)) <= common:
+        return False
+    u, v = x[-1 - common], y[-1 - common]
+    if u.op is not Op.SHRINK or v.op is not Op.SHRINK:
+        return False
+    return any(
+        _before(i, m, j) or _before(j, n, i) for i, m, j, n in zip(u.src[1].src, u.shape, v.src[1].src, v.shape, strict=True)
+    )
+
+
+def _before(start: UOp, n: Dim, other: UOp) -> bool:
+    """Whether `n` elements from `start` end before `other`, as far as the numbers are known."""
+    return start.op is Op.CONST and other.op is Op.CONST and isinstance(n, int) and int(start.arg.value) + n <= other.arg.value
 
 
 def _reads(user: UOp, position: int) -> bool:

@@ -204,10 +204,10 @@ def _memories(body: UOp) -> list[UOp]:
 
 
 def _own(m: UOp, slot: int, shape: UOp | None = None) -> UOp:
-    """The kernel's own Param for memory."""
+    """The kernel's own Param for memory; where that lies is said by the Call (R72, R86)."""
     if shape is None:
         shape = m.src[0] if m.op is Op.PARAM else B.shape_vector(m.shape)
-    return UOp(Op.PARAM, (shape,), ParamArg(slot, m.dtype, m.device))
+    return UOp(Op.PARAM, (shape,), ParamArg(slot, m.dtype))
 
 
 def _memory(address: UOp) -> UOp:

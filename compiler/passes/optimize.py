@@ -73,7 +73,4 @@ def scheduled(body: UOp, machine: Machine = PLAIN, chosen: Choose = hand_written
         note("scan", body, scan)
         return scan
     note("loops", body, start.effect)
-    s = chosen(start, machine, uniques)
-    if machine.workgroup:
-        s = grouped(s, machine, uniques)
-    return sink(threaded(s, machine))
+    return sink(threaded(grouped(chosen(start, machine, uniques), machine, uniques), machine))

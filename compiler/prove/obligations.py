@@ -1,10 +1,10 @@
 """What has to be shown about a rule: queries for a solver, made from the live `Rule` object.
 
-`obligations(rule)` gives one `Obligation` per typing of the rule. Each holds `attempts`: queries whose unsatisfiability proves that
+`obligations(rule)` gives one `Obligation` per typing of the rule. Each holds `plans`, one per theory that may answer, made of queries whose unsatisfiability proves that
 for all values of the variables, those of a witness included, if the left side is defined and the condition holds, then the right
 side is defined and is a value that may stand for the left one. The condition is assumed with the meaning by which the matcher
 discharges it: every conjunct is true of the values (by min_max, or by equality of canonical sums). A witness with an attribute
-`evaluates` promises that its variable `k` is the value of that pattern, found by the constant folder. An obligation with a condition
+`evaluates` promises that its variable `k` is the value of that pattern, found by the constant folder. A plan with a condition
 also holds the query that asks whether left side and condition can be satisfied: if not, the rule is vacuous.
 """
 
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache, partial
 
 from uops.compiler.pattern import Pattern, variables
 from uops.compiler.prove import smt
@@ -20,7 +22,7 @@ from uops.compiler.prove.casts import kept
 from uops.compiler.prove.model import Form, Model, Unmodelled, Value, equal
 from uops.compiler.prove.semantics import mean
 from uops.compiler.prove.smt import Encoding, Term
-from uops.compiler.prove.typings import Assignment, Typed, Types, annotate, assignments
+from uops.compiler.prove.typings import Assignment, Typed, annotate, assignments
 from uops.compiler.rewrite import Rule
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
@@ -40,28 +42,36 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
+class Plan:
+    """What one theory has to say: attempts in order of hope, the query that must be satisfiable, and the lemmas that are assumed.
+    `why` says why there is no attempt."""
+
+    attempts: tuple[Attempt, ...] = ()
+    possible: str | None = None
+    needs: tuple[str, ...] = ()
+    why: str | None = None
+
+    @property
+    def key(self) -> str:
+        """SHA-256 of the texts of all its queries, and their limits."""
+        parts = [f"{a.by} {a.seconds}\n{q}" for a in self.attempts for q in a.queries]
+        return hashlib.sha256("\n".join([*parts, f"possible\n{self.possible}", *self.needs]).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
 class Obligation:
-    """`attempts` in order of hope; `possible` is the query that must be satisfiable; `why` says why there is no attempt; `wrong`
-    why it is refuted without one; `needs` names lemmas that attempts assume."""
+    """One typing `at` of a rule. `plans` are made when they are asked for, in order of hope; `wrong` says why it is refuted without
+    one."""
 
     rule: str
     at: str
-    attempts: tuple[Attempt, ...] = ()
-    possible: str | None = None
+    plans: tuple[Callable[[], Plan], ...] = ()
     variables: tuple[tuple[str, DType], ...] = ()
-    needs: tuple[str, ...] = ()
-    why: str | None = None
     wrong: str | None = None
 
     @property
     def name(self) -> str:
         return f"{self.rule}/{self.at}"
-
-    @property
-    def key(self) -> str:
-        """SHA-256 of the texts of all its queries."""
-        parts = [*(f"{a.by} {a.seconds}\n{q}" for a in self.attempts for q in a.queries), f"possible\n{self.possible}", *self.needs]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 # Evaluating typed patterns in a model
@@ -245,26 +255,31 @@ def _obligation(rule: Rule, a: Assignment) -> Obligation:
     names = tuple((n, d) for n, d in a.types.items() if isinstance(n, str) and _is_variable(rule, n))
     if a.rhs is None:
         return Obligation(rule.name, str(a), variables=names, wrong=f"the right side is not of dtype {a.lhs.dtype}")
-    attempts: list[Attempt] = []
-    needs: dict[str, None] = {}
-    possible, reasons = None, []
-    for theory in theories(a):
-        try:
-            q = _query(theory, rule, a)
-        except Unmodelled as e:
-            reasons.append(str(e))
-            continue
-        needs.update(dict.fromkeys(q.needs))
-        assumed, (claimed,) = smt.solved(q.assumed, q.claimed)
-        split = list(_cases([*assumed, smt.not_(claimed)]))
-        for encoding, seconds in theory.encodings:
-            by = f"{theory.by} {encoding.value}" if len(theory.encodings) > 1 else theory.by
-            queries = tuple([smt.script(terms, encoding, known) for terms, known in split])
-            attempts.append(Attempt(by, queries, seconds, q.concrete))
-        if rule.when is not None and possible is None:
-            possible = smt.script(assumed)
-    why = None if attempts else "; ".join(reasons)
-    return Obligation(rule.name, str(a), tuple(attempts), possible, names, tuple(needs), why)
+    return Obligation(rule.name, str(a), tuple([cache(partial(_plan, t, rule, a)) for t in theories(a)]), names)
+
+
+def _plan(theory: Theory, rule: Rule, a: Assignment) -> Plan:
+    try:
+        q = _query(theory, rule, a)
+    except Unmodelled as e:
+        return Plan(why=str(e))
+    assumed, split = _split(q)
+    attempts = []
+    for encoding, seconds in theory.encodings:
+        by = f"{theory.by} {encoding.value}" if len(theory.encodings) > 1 else theory.by
+        queries = tuple([smt.script(terms, encoding, known) for terms, known in split])
+        attempts.append(Attempt(by, queries, seconds, q.concrete))
+    possible = smt.script(assumed) if rule.when is not None else None
+    return Plan(tuple(attempts), possible, q.needs)
+
+
+def _split(q: _Query) -> tuple[Sequence[Term], list[tuple[list[Term], dict[Term, Term]]]]:
+    """The assumptions, and the cases of what would refute the claim: one per combination of signs of the divisors."""
+    terms = [*q.assumed, smt.not_(q.claimed)]
+    if not smt.divisors(terms):
+        return q.assumed, [(terms, {})]
+    assumed, (claimed,) = smt.solved(q.assumed, q.claimed)
+    return assumed, list(_cases([*assumed, smt.not_(claimed)]))
 
 
 def _cases(terms: list[Term]) -> Iterator[tuple[list[Term], dict[Term, Term]]]:
@@ -280,8 +295,3 @@ def _cases(terms: list[Term]) -> Iterator[tuple[list[Term], dict[Term, Term]]]:
 
 def _possible(sign: Mapping[Term, Term], terms: list[Term]) -> bool:
     return not any(v is smt.FALSE and t in terms for t, v in sign.items())
-
-
-def types_of(o: Obligation) -> Types:
-    """The dtypes of the variables of an obligation."""
-    return dict(o.variables)

@@ -265,20 +265,21 @@ WHOLE: dict[Op, Callable[..., Term]] = {
 
 SLICE: dict[Op, Callable[..., Term]] = {op: BOOL[op] for op in BITWISE}
 
-# Floats: IEEE 754, one rounding to nearest even per op (R16). A float8 is computed in float64, where sums and products of two are
-# exact and a quotient or root rounds twice without harm (53 >= 2 * 4 + 2 bits; Figueroa 1995), and then rounded once.
+# Floats: IEEE 754, one rounding to nearest even per op (R16). A float8 is computed in float32 and rounded to its dtype: products are
+# exact there, and to round a sum, quotient or root twice does no harm (24 >= 2 * 4 + 2 bits; Figueroa 1995). The sum of a product
+# is exact in float64, where it is computed.
 
 
 def _rounded(head: str) -> Callable[..., Term]:
     def row(m: Model, d: DType, *args: Term) -> Term:
-        wide = [_computed(d, a) for a in args]
+        wide = [_computed(d, a, dt.float64 if head == "fp.fma" else dt.float32) for a in args]
         return _narrowed(m, d, smt.app(head, RNE, *wide, sort=wide[0].sort))
 
     return row
 
 
-def _computed(d: DType, a: Term) -> Term:
-    return to_float(a, smt.fp(*FORMAT[dt.float64])) if d in SMALL else a
+def _computed(d: DType, a: Term, wide: DType) -> Term:
+    return to_float(a, smt.fp(*FORMAT[wide])) if d in SMALL else a
 
 
 def _narrowed(m: Model, d: DType, t: Term) -> Term:

@@ -255,15 +255,17 @@ def subterms(roots: Iterable[Term]) -> list[Term]:
     """Every subterm once, arguments first; iterative."""
     seen: set[Term] = set()
     order: list[Term] = []
-    stack = [(t, False) for t in reversed(list(roots))]
+    stack: list[Term | None] = [*roots][::-1]  # a None lies on a term whose arguments come before it
     while stack:
-        t, done = stack.pop()
-        if done:
-            order.append(t)
+        t = stack.pop()
+        if t is None:
+            order.append(stack.pop())  # type: ignore[arg-type]
         elif t not in seen:
             seen.add(t)
-            stack.append((t, True))
-            stack.extend((a, False) for a in reversed(t.args) if a not in seen)
+            if t.args:
+                stack += (t, None, *t.args[::-1])
+            else:
+                order.append(t)
     return order
 
 

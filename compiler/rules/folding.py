@@ -39,14 +39,18 @@ _ARITY = {
 }
 
 
-def _evaluate(lhs: Pattern) -> Witness:
-    """Propose `k`, the value of `lhs` under a binding of its constants."""
+class Evaluation:
+    """Proposes `k`, the value of the pattern `evaluates` under a binding of its constants. That it is the value is the folder's word,
+    and what a proof of the rule assumes."""
 
-    def propose(found: Binding) -> dict[str, UOp] | None:
-        node = instantiate(lhs, found)
+    __slots__ = ("evaluates",)
+
+    def __init__(self, evaluates: Pattern) -> None:
+        self.evaluates = evaluates
+
+    def __call__(self, found: Binding) -> dict[str, UOp] | None:
+        node = instantiate(self.evaluates, found)
         return constant(fold(node), node.dtype)
-
-    return propose
 
 
 def constant(value: bool | int | float | None, d: DType) -> dict[str, UOp] | None:
@@ -62,7 +66,7 @@ def _fold(op: Op, arity: int) -> Rule:
 
 
 def _fold_to(name: str, lhs: Pattern) -> Rule:
-    return Rule(name, lhs, _k, witness=_evaluate(lhs))
+    return Rule(name, lhs, _k, witness=Evaluation(lhs))
 
 
 # op(constants) -> constant

@@ -125,7 +125,9 @@ def test_signals_go_to_threads_of_python(monkeypatch: pytest.MonkeyPatch) -> Non
     made = set(tasks()) - before
     assert made
     for task in made:
-        status = dict(line.split(":\t") for line in Path(f"/proc/self/task/{task}/status").read_text().splitlines() if ":\t" in line)
+        status = dict(
+            line.split(":\t") for line in Path(f"/proc/self/task/{task}/status").read_text().splitlines() if ":\t" in line
+        )
         assert int(status["SigBlk"], 16) & (1 << 1)  # SIGINT
 
 

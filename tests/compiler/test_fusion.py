@@ -1,4 +1,4 @@
-"""Which values become kernels (`passes/cost`), in which order of elements they are stored (`passes/layouts`), and what is shared."""
+"""Which values become kernels (`passes/cost`), in which order their elements are stored (`passes/layouts`), what is shared."""
 
 from __future__ import annotations
 

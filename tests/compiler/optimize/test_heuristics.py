@@ -22,7 +22,7 @@ from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
-from uops.spec.optops import Split
+from uops.spec.optops import Padto, Split
 from uops.spec.scope import closed_by
 from uops.spec.verify import verify
 
@@ -68,6 +68,13 @@ def test_a_gemm_is_a_tile_of_registers() -> None:
     lanes, rows = max(upcast), min(upcast)
     assert lanes % 16 == 0 and rows > 1
     assert rows * (lanes // 16) + lanes // 16 + 1 <= WIDE.registers
+
+
+def test_rows_that_a_tile_adds_read_what_the_last_row_reads() -> None:
+    """No gate on a Load, whose test would stand in the loop of the products; the Store has one."""
+    s = choose(first(matmul(p(0, 97, 20), p(1, 20, 128))), WIDE, count(100))
+    assert all(len(u.src) == 1 for u in toposort(s.effect) if u.op is Op.LOAD)
+    assert len(s.effect.src) == 3 and any(isinstance(o, Padto) for o in s.done)
 
 
 def test_rows_are_summed_in_lanes_and_columns_side_by_side() -> None:

@@ -123,14 +123,14 @@ def test_the_shared_loop_is_the_one_that_holds_every_effect() -> None:
 NOT_SHARED = {
     "no loop of threads": lambda: linear(filled(8, 0, AxisType.GLOBAL)),
     "two": lambda: linear(filled(8, 0, AxisType.THREAD), filled(4, 1, AxisType.THREAD)),
-    "a store outside": lambda: linear(
-        filled(8, 0, AxisType.THREAD), b.store(b.at(b.param(1, (1,), dt.float32), 0), b.const(2.0))
-    ),
+    "a store outside": lambda: linear(filled(8, 0, AxisType.THREAD), b.store(b.at(b.param(1, (1,), dt.float32), 0), b.const(2.0))),
     "in a loop": lambda: _nested(AxisType.LOOP, AxisType.THREAD),
     "an atomic sum": lambda: _atomic(),
     "a bound that varies": lambda: linear(
         b.end(
-            b.store(b.at(b.param(0, (8,), dt.float32), r := b.range_(b.variable("n", 0, 8, slot=1), 0, AxisType.THREAD)), b.const(1.0)),
+            b.store(
+                b.at(b.param(0, (8,), dt.float32), r := b.range_(b.variable("n", 0, 8, slot=1), 0, AxisType.THREAD)), b.const(1.0)
+            ),
             r,
         )
     ),

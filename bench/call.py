@@ -1,0 +1,159 @@
+"""What a call of a compiled program costs, in calls of NumPy's add, and what a second core gives.
+
+    OPENBLAS_NUM_THREADS=1 python bench/call.py [calls] [threads] [--seconds S]
+
+*calls*: programs on 16 float32, each call with all arguments checked and a fresh result, beside `np.add(a, b)` on two such arrays:
+the least processor time of a block of calls, blocks in rotation. *native* is `program.function`, *mapping* the program itself,
+*general* the same function on an argument that has to be copied first, *ctypes* a program compiled with `entry="ctypes"`.
+
+*threads*: what handing a loop to the threads costs, and the workloads of `bench/workloads.py` with one thread and with two, calls
+in rotation. `wall` is the ratio of the least wall times; on a machine that has other work it says little. `balance` is the ratio of
+one thread's processor time to that of the busier thread of two, the limit of `wall` on a machine with two cores free.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from workloads import WORKLOADS, build
+
+from uops.backends.registry import get
+from uops.compiler import Compiled, Config, compile
+from uops.compiler.frame import Frame, Launch
+from uops.compiler.tensor.realize import capture
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.axes import AxisType
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+N = 16
+THREADED = ("gemm-512", "gemm-1024", "conv2d", "attention", "softmax", "layernorm")
+Action = Callable[[], object]
+
+
+def target() -> Any:
+    return get("llvm").target  # type: ignore[attr-defined]
+
+
+# Calls
+
+
+def three_ops() -> UOp:
+    x, y = b.param(0, (N,), dt.float32), b.param(1, (N,), dt.float32)
+    return b.mul(b.add(b.mul(x, y), x), y)
+
+
+def kernels(count: int) -> UOp:
+    """A program of that many kernels."""
+    x = b.param(0, (N,), dt.float32)
+    for k in range(count - 1):
+        x = b.contiguous(b.add(b.flip(x, (True,)), float(k + 1)))
+    return b.add(b.flip(x, (True,)), b.param(1, (N,), dt.float32))
+
+
+def blocks(actions: dict[str, Action], seconds: float) -> dict[str, float]:
+    """Seconds of processor time per call: the least of many short blocks, in rotation."""
+    found = dict.fromkeys(actions, float("inf"))
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for name, action in actions.items():
+            count = 20 if found[name] > 1e-5 else 400
+            start = time.process_time()
+            for _ in range(count):
+                action()
+            found[name] = min(found[name], (time.process_time() - start) / count)
+    return found
+
+
+def calls(seconds: float) -> None:
+    x, y, wide = np.ones(N, np.float32), np.full(N, 2, np.float32), np.ones(2 * N, np.float32)
+    actions: dict[str, Action] = {"np.add": lambda: np.add(x, y)}
+    for name, graph in {"three ops": three_ops(), "1 kernel": kernels(1), "10 kernels": kernels(10)}.items():
+        program, slow = (compile(graph, target(), Config(entry=entry)) for entry in ("native", "ctypes"))
+        assert len(program.program.src) == (10 if name == "10 kernels" else 1)
+        assert np.array_equal(program.function(x, y), slow.function(x, y))
+        actions |= ways(name, program, slow, x, y, wide[::2])
+    found = blocks(actions, seconds)
+    unit = found["np.add"]
+    print(f"np.add of {N} float32: {unit * 1e9:.0f} ns")
+    for name, spent in found.items():
+        print(f"{name:24} {spent * 1e9:9.0f} ns {spent / unit:8.2f} np.add")
+
+
+def ways(name: str, program: Compiled, slow: Compiled, x: Any, y: Any, strided: Any) -> dict[str, Action]:
+    native, other, inputs = program.function, slow.function, {"p0": x, "p1": y}
+    return {
+        f"{name}, native": lambda: native(x, y),
+        f"{name}, mapping": lambda: program(inputs),
+        f"{name}, general": lambda: native(strided, y),
+        f"{name}, ctypes": lambda: other(x, y),
+    }
+
+
+# Threads
+
+
+def fork_cost(seconds: float) -> None:
+    """A loop of two empty pieces, by one thread and by two."""
+    i = b.range_(2, 0, AxisType.THREAD)
+    store = b.store(b.at(b.param(0, (2,), dt.float32), i), b.const(1.0))
+    kernel = target().load(target().compile(target().render(UOp(Op.LINEAR, tuple(toposort(b.end(store, i)))))))
+    out = np.zeros(2, np.float32)
+    spent = {}
+    for threads in (1, 2):
+        launch = Launch(kernel, ((0, 0),), (None,), 2, 1 << 30)
+        launches = (launch,) * 1000
+        entered = target().enter(Frame(1, 0, None, (), (), (), launches, False, threads), lambda: None)
+        times, end = [], time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            start = time.perf_counter()
+            entered.execute([out.ctypes.data], [])
+            times.append((time.perf_counter() - start) / len(launches))
+        spent[threads] = times
+    least, middle = (f(spent[2]) - f(spent[1]) for f in (min, statistics.median))
+    print(f"handing out a loop: least {least * 1e6:.2f} us, median {middle * 1e6:.2f} us, to a thread that is awake")
+
+
+def threads(seconds: float) -> None:
+    fork_cost(seconds / 4)
+    print(f"{'':12} {'one thread':>12} {'two':>12} {'wall':>6} {'balance':>8}")
+    for name in THREADED:
+        instance = build(name, full=True)
+        graph, inputs = capture(instance.output)
+        programs = [compile(graph, target(), Config(threads=k)) for k in (1, 2)]
+        runs = [(p.function, [inputs[k] for k in p.keys]) for p in programs]
+        if any(a.tobytes() != c.tobytes() for a, c in [[f(*arguments) for f, arguments in runs]]):
+            raise SystemExit(f"{name}: two threads give another result than one")
+        wall, busy, end = [float("inf")] * 2, [float("inf")] * 2, time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for k, (f, arguments) in enumerate(runs):
+                start, mine, all_ = time.perf_counter(), time.thread_time(), time.process_time()
+                f(*arguments)
+                mine, all_ = time.thread_time() - mine, time.process_time() - all_
+                wall[k] = min(wall[k], time.perf_counter() - start)
+                busy[k] = min(busy[k], max(mine, all_ - mine))
+        w = WORKLOADS[name]
+        print(
+            f"{name:12} {wall[0] * 1e3:9.3f} ms {wall[1] * 1e3:9.3f} ms {wall[0] / wall[1]:6.2f} {busy[0] / busy[1]:8.2f}"
+            f"  {w.work(w.full) / wall[1] / 1e9:8.1f} {w.unit}",
+            flush=True,
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", nargs="*", choices=["calls", "threads", []], default=[], metavar="calls|threads")
+    parser.add_argument("--seconds", type=float, default=4.0)
+    options = parser.parse_args()
+    for what in options.what or ("calls", "threads"):
+        {"calls": calls, "threads": threads}[what](options.seconds)
+
+
+if __name__ == "__main__":
+    main()

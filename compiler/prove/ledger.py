@@ -1,0 +1,105 @@
+"""The ledger: what was proved of which rule, by which queries.
+
+A committed file of JSON lines, one per rule, sorted by name: its structural `digest`, what became of each obligation as
+[typing, key, status, by], and the status of the whole. A key is the SHA-256 of the texts of an obligation's queries with their
+limits, in the plan that proved it, and of the solver's version; an obligation with a plan of that key need not be proved again. Only a rule all of whose
+obligations are proved is `proved`; `uops.compiler.prove.admission` reads that.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from uops.compiler.prove.obligations import Plan
+from uops.compiler.prove.verdicts import Status, Verdict
+from uops.spec.errors import UopsError
+from uops.spec.record import dataclass
+
+#: The committed ledger.
+PATH = Path(__file__).with_name("ledger.jsonl")
+#: A rule's status is the worst of its obligations'.
+_WORST = (Status.REFUTED, Status.UNMODELLED, Status.UNKNOWN, Status.VACUOUS, Status.PROVED)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One obligation's line: where (the typing), the key of its queries, what became of it, and by which theory."""
+
+    at: str
+    key: str
+    status: Status
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """All of one rule."""
+
+    rule: str
+    digest: str
+    entries: tuple[Entry, ...]
+
+    @property
+    def status(self) -> Status:
+        found = {e.status for e in self.entries}
+        return next((s for s in _WORST if s in found), Status.UNMODELLED)
+
+
+class Unreadable(UopsError):
+    """The ledger's file is no ledger."""
+
+
+def key(p: Plan, solver: str) -> str:
+    """The key of a plan under a solver."""
+    return hashlib.sha256(f"{solver}\n{p.key}".encode()).hexdigest()
+
+
+def entry(v: Verdict, solver: str) -> Entry:
+    """The entry of a verdict; one that is not proved has no key."""
+    return Entry(v.obligation.at, "" if v.plan is None else key(v.plan, solver), v.status, v.by)
+
+
+def read(path: Path = PATH) -> dict[str, Page]:
+    """The pages by rule; none where there is no file."""
+    if not path.is_file():
+        return {}
+    pages = {}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        try:
+            page = _page(json.loads(line))
+        except (ValueError, KeyError, TypeError) as e:
+            raise Unreadable(f"{path}:{number} is no page of a ledger: {e}") from e
+        pages[page.rule] = page
+    return pages
+
+
+def _page(line: dict[str, Any]) -> Page:
+    entries = tuple(Entry(at, k, Status(status), by) for at, k, status, by in line["obligations"])
+    return Page(line["rule"], line["digest"], entries)
+
+
+def write(pages: Iterable[Page], path: Path = PATH) -> None:
+    """Replace the file, atomically."""
+    text = "".join(_line(p) + "\n" for p in sorted(pages, key=lambda p: p.rule))
+    beside = path.with_suffix(".new")
+    beside.write_text(text)
+    beside.replace(path)
+
+
+def _line(p: Page) -> str:
+    entries = [[e.at, e.key, e.status.value, e.by] for e in p.entries]
+    return json.dumps({"rule": p.rule, "status": p.status.value, "digest": p.digest, "obligations": entries}, ensure_ascii=False)
+
+
+def proved(pages: Mapping[str, Page]) -> dict[str, Entry]:
+    """Proved entries by key; what has another status is tried again."""
+    return {e.key: e for p in pages.values() for e in p.entries if e.status is Status.PROVED}
+
+
+def page(rule: str, digest: str, entries: Sequence[Entry]) -> Page:
+    """The page of a rule, its entries in the order of their typings."""
+    return Page(rule, digest, tuple(sorted(entries, key=lambda e: e.at)))

@@ -1,0 +1,267 @@
+"""Schedules for workgroups: reductions by all lanes, shared panels, tiles; the interpreter judges them, races and barriers too."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+from scheduled_programs import PROGRAMS, inputs, matmul, p, softmax
+
+from uops.compiler.optimize.gpu import choose
+from uops.compiler.optimize.group import grouped
+from uops.compiler.optimize.schedule import Schedule, apply, begin, sink, typed
+from uops.compiler.passes.callify import callify, outputs
+from uops.compiler.passes.expand import expand
+from uops.compiler.passes.linearize import linearize
+from uops.compiler.passes.optimize import optimize
+from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.select import select
+from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, Machine
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.axes import AxisType
+from uops.spec.dialects import Dialect
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.optops import Padto, Split
+from uops.spec.verify import verify
+
+MACHINE = Machine(vector_bytes=16, workgroup=256, local_memory=48 << 10)
+TINY = Machine(vector_bytes=16, workgroup=256, local_memory=64)
+G, R, L = AxisType.GROUP_REDUCE, AxisType.REDUCE, AxisType.LOCAL
+
+
+class Gpu:
+    """A target for selection: nothing is rendered."""
+
+    name, key, machine, dtypes = "gpu", "gpu", MACHINE, PLAIN_DTYPES
+    ops = PLAIN_OPS | {Op.BARRIER}
+
+
+def first(graph: UOp) -> Schedule:
+    found = begin(rangeify(callify(graph)).src[0].src[0])
+    assert found is not None
+    return found
+
+
+def stages(launch: UOp) -> dict[str, UOp]:
+    """What the stages after the schedule make of it, each judged against its dialect."""
+    verify(launch, Dialect.SCHEDULED)
+    found = {"scheduled": launch, "expanded": expand(launch)}
+    found["selected"] = select(found["expanded"], Gpu())  # type: ignore[arg-type]
+    found["linear"] = linearize(found["selected"])
+    for name, root in found.items():
+        verify(root, Dialect[name.upper()])
+    return found
+
+
+def agrees(graph: UOp, launch: UOp, given: dict[str, Any] | None = None, later: bool = True, schedule: int | None = 1) -> None:
+    """Every stage gives what the program says."""
+    given = inputs(graph) if given is None else given
+    (out,) = outputs(graph)
+    expected = run(graph, given).values[0]
+    for name, root in (stages(launch) if later else {"scheduled": launch}).items():
+        got = run(root, given, schedule=schedule).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+        np.testing.assert_allclose(got.view(expected.dtype), expected, rtol=2e-6, err_msg=name)
+
+
+def launched(graph: UOp, s: Schedule) -> UOp:
+    launch = rangeify(callify(graph))
+    (call,) = launch.src
+    return launch.replace(src=(call.replace(src=(sink(s), *call.src[1:])),))
+
+
+def parallel(s: Schedule) -> Schedule:
+    return typed(s, dict.fromkeys(s.outputs, AxisType.GLOBAL)) if s.outputs else s
+
+
+def group(graph: UOp, *opts: Split | Padto, machine: Machine = MACHINE) -> Schedule:
+    s = parallel(first(graph))
+    for opt in opts:
+        s = apply(s, opt, machine)
+    return grouped(s, machine, count(100))
+
+
+def reduced(s: Schedule, extent: int) -> int:
+    """The number of the reduce axis of an extent."""
+    return next(k for k, a in enumerate(s.axes) if a.type is R and a.extent == extent)
+
+
+def number(op: Op, s: Schedule) -> int:
+    return sum(u.op is op for u in toposort(s.effect))
+
+
+def sizes(s: Schedule) -> list[int]:
+    return [int(u.arg.size) for u in toposort(s.effect) if u.op is Op.BUFFER]
+
+
+# --------------------------------------------------------------------------------------------------------- two stages
+
+
+@pytest.mark.parametrize("top", [False, True], ids=["inner", "outer"])
+@pytest.mark.parametrize("op", [Op.ADD, Op.MUL, Op.MAX], ids=lambda op: op.name)
+def test_a_group_reduction_has_two_stages(op: Op, top: bool) -> None:
+    graph = b.reduce(p(0, 3, 24), op, (1,))
+    s = group(graph, Split(1, 8, G, top))
+    assert sizes(s) == [8] and number(Op.REDUCE, s) == 2 and number(Op.BARRIER, s) == 1
+    assert [a.type for a in s.axes if a.extent == 8] == [G, R]
+    agrees(graph, launched(graph, s))
+
+
+def test_all_of_the_reduction_may_be_lanes() -> None:
+    graph = b.reduce(p(0, 3, 8), Op.ADD, (1,))
+    agrees(graph, launched(graph, group(graph, Split(1, 8, G))))
+
+
+@pytest.mark.parametrize("d", [dt.float16, dt.bfloat16, dt.fp8e4m3, dt.int8, dt.bool_], ids=str)
+@pytest.mark.parametrize("op", [Op.ADD, Op.MAX], ids=lambda op: op.name)
+def test_parts_of_small_floats_are_kept_in_float32(op: Op, d: dt.DType) -> None:
+    graph = b.reduce(b.param(0, (2, 16), d), op, (1,))
+    s = group(graph, Split(1, 4, G))
+    (buffer,) = (u for u in toposort(s.effect) if u.op is Op.BUFFER)
+    assert buffer.dtype is (dt.float32 if d.is_float and op is Op.ADD else d)
+    from uops.interp.storage import NUMPY
+
+    given = {"p0": np.tile([1, 0, 1, 1], (2, 4)).astype(NUMPY[d])}
+    (out,) = outputs(graph)
+    got = run(launched(graph, s), given).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+    np.testing.assert_array_equal(got, run(graph, given).values[0])
+
+
+def test_reductions_one_after_the_other_share_their_lanes() -> None:
+    graph = softmax(p(0, 3, 24))
+    s = parallel(first(graph))
+    for _ in range(2):
+        s = apply(s, Split(reduced(s, 24), 8, G), MACHINE)
+    s = grouped(s, MACHINE, count(100))
+    assert sum(a.type is G for a in s.axes) == 1 and sizes(s) == [8, 8]
+    agrees(graph, launched(graph, s), {k: v / 4 for k, v in inputs(graph).items()})
+
+
+def test_lanes_of_different_numbers_do_not_share() -> None:
+    graph = softmax(p(0, 2, 24))
+    s = parallel(first(graph))
+    for factor in (8, 4):
+        s = apply(s, Split(reduced(s, 24), factor, G), MACHINE)
+    s = grouped(s, MACHINE, count(100))
+    assert sorted(int(a.extent) for a in s.axes if a.type is G) == [4, 8]
+    agrees(graph, launched(graph, s), {k: v / 4 for k, v in inputs(graph).items()})
+
+
+def test_two_group_axes_of_one_reduction() -> None:
+    graph = b.reduce(p(0, 3, 32), Op.ADD, (1,))
+    s = group(graph, Split(1, 4, G), Split(2, 2, G, top=True))
+    assert sizes(s) == [8]
+    agrees(graph, launched(graph, s))
+
+
+def test_vector_axes_have_parts_of_their_own() -> None:
+    graph = b.reduce(p(0, 8, 24), Op.ADD, (1,))
+    s = group(graph, Split(1, 8, G), Split(0, 4, AxisType.UPCAST))
+    assert sizes(s) == [32]
+    agrees(graph, launched(graph, s))
+
+
+def test_lanes_of_outputs_beside_those_of_the_reduction() -> None:
+    graph = b.reduce(p(0, 8, 24), Op.ADD, (1,))
+    s = group(graph, Split(1, 8, G), Split(0, 4, L))
+    assert sizes(s) == [32]
+    agrees(graph, launched(graph, s))
+
+
+def test_lanes_that_do_not_share_a_reduction_leave_it_to_the_first() -> None:
+    """The sum does not depend on the columns, whose lanes compute it as well."""
+    x, y = p(0, 3, 24), p(1, 3, 8)
+    graph = b.mul(b.reduce(x, Op.MAX, (1,)), y)
+    s = parallel(first(graph))
+    if len(s.outputs) == 2:
+        reduce = next(k for k, a in enumerate(s.axes) if a.type is R)
+        s = apply(apply(s, Split(reduce, 4, G), MACHINE), Split(1, 4, L), MACHINE)
+        s = grouped(s, MACHINE, count(100))
+        assert sizes(s) == [4]
+        agrees(graph, launched(graph, s))
+
+
+def test_padding_and_unrolling_of_a_group_reduction() -> None:
+    graph = b.reduce(p(0, 3, 29), Op.ADD, (1,))
+    s = group(graph, Padto(1, 32), Split(1, 16, G), Split(1, 4, AxisType.UNROLL))
+    agrees(graph, launched(graph, s))
+
+
+def test_a_reduction_in_a_loop_waits_before_it_writes_again() -> None:
+    """Sums of rows, and of those the maximum: the outer loop runs the inner reduction again and again."""
+    graph = b.reduce(b.mul(b.reduce(p(0, 2, 6, 16), Op.ADD, (2,)), 1.0), Op.MAX, (1,))
+    launch = rangeify(callify(graph))
+    if len(launch.src) == 1:
+        s = parallel(first(graph))
+        k = next(k for k, a in enumerate(s.axes) if a.extent == 16)
+        s = grouped(apply(s, Split(k, 8, G), MACHINE), MACHINE, count(100))
+        assert number(Op.BARRIER, s) == 2
+        for seed in range(3):
+            agrees(graph, launched(graph, s), schedule=seed)
+
+
+def test_where_lanes_cannot_meet_a_group_reduction_is_a_loop() -> None:
+    graph = b.reduce(p(0, 3, 24), Op.ADD, (1,))
+    in_order = apply(first(graph), Split(1, 8, G), MACHINE)  # the output is a LOOP
+    split = apply(parallel(first(graph)), Split(1, 8, G), MACHINE)
+    little, none = Machine(workgroup=64, local_memory=16), Machine()
+    for s, machine in ((in_order, MACHINE), (split, little), (split, none)):
+        s = grouped(s, machine, count(100))
+        assert not sizes(s) and not any(a.type is G for a in s.axes) and [a.extent for a in s.axes if a.type is R] == [3, 8]
+        agrees(graph, launched(graph, s))
+
+
+# ----------------------------------------------------------------------------------------------------- hand-written choices
+
+
+@pytest.mark.parametrize("machine", [MACHINE, TINY], ids=["usual", "little memory"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_chosen_schedules_keep_the_result(name: str, machine: Machine) -> None:
+    graph = PROGRAMS[name]()
+    launch = optimize(rangeify(callify(graph)), machine)
+    agrees(graph, launch, {k: v / 4 if v.dtype.kind == "f" else v for k, v in inputs(graph).items()}, later=machine is MACHINE)
+
+
+def test_a_product_is_tiled_and_its_operands_are_shared() -> None:
+    graph = matmul(p(0, 40, 48), p(1, 48, 70))
+    s = choose(first(graph), MACHINE, count(100))
+    kinds = [a.type for a in s.axes]
+    assert kinds.count(AxisType.GLOBAL) == 2 and kinds.count(L) == 2
+    assert kinds.count(AxisType.UPCAST) == 6  # two are cleared, added to, and stored
+    spaces = [u.arg.addrspace for u in toposort(s.effect) if u.op is Op.BUFFER]
+    assert sorted(a.name for a in spaces) == ["LOCAL", "LOCAL", "REG"] and number(Op.BARRIER, s) == 4
+    agrees(graph, launched(graph, s), schedule=None)
+
+
+def test_a_long_row_is_summed_by_lanes_and_a_short_one_is_not() -> None:
+    long, short = (choose(first(b.reduce(p(0, 4, n), Op.ADD, (1,))), MACHINE, count(100)) for n in (1024, 16))
+    assert [int(a.extent) for a in long.axes if a.type is G] == [256]
+    assert not any(a.type is G for a in short.axes)
+
+
+def test_elements_in_a_row_are_vectors_and_lanes() -> None:
+    s = choose(first(b.add(p(0, 64, 64), p(1, 64, 64))), MACHINE, count(100))
+    assert [(a.type, a.extent) for a in s.axes] == [(AxisType.GLOBAL, 16), (L, 64), (AxisType.UPCAST, 4)]
+
+
+def test_loops_that_keep_their_order_stay() -> None:
+    graph = b.sink(b.store(b.bitcast(b.buffer(6, dt.uint32, unique=1), dt.uint8), b.param(0, (24,), dt.uint8)))
+    s = first(graph)
+    assert choose(s, MACHINE, count(100)) is s
+
+
+def test_symbolic_sizes_have_lanes_too() -> None:
+    n = b.variable("n", 1, 300)
+    graph = b.add(b.param(0, (n,), dt.float32), 1.0)
+    s = choose(first(graph), MACHINE, count(100))
+    assert any(a.type is L for a in s.axes)
+    launch = launched(graph, s)
+    (out,) = outputs(graph)
+    for size in (1, 64, 299):
+        given = {"p0": np.arange(size, dtype=np.float32), "n": size}
+        got = run(launch, given).buffers[f"b{out.buffer.arg.unique}"][:size]
+        np.testing.assert_array_equal(got, given["p0"] + 1)

@@ -1,0 +1,178 @@
+"""Stores that read what they overwrite: whatever views are read and written, the interpreter's values, by copies only where needed."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops.backends.llvm.target import LlvmTarget
+from uops.compiler import Config, Target, compile
+from uops.compiler.passes.callify import callify
+from uops.compiler.passes.hazards import are_apart, is_same
+from uops.compiler.passes.rangeify import rangeify
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+I32 = dt.int32
+FRESH = Config(verify=True, reuse=False)
+A = b.buffer(24, I32, unique=1)
+GRID = b.reshape(A, (4, 6))
+DATA = {"b1": (np.arange(24) * 37 % 101).astype(np.int32)}
+
+
+def kernels(graph: UOp) -> int:
+    return len(rangeify(callify(graph)).src)
+
+
+def agree(graph: UOp, target: Target, inputs: dict[str, Any] | None = None) -> None:
+    given = DATA if inputs is None else inputs
+    wanted, got = run(graph, given), compile(graph, target, FRESH)(given)
+    assert set(wanted.buffers) == set(got.buffers)
+    for w, g in zip([*wanted.values, *wanted.buffers.values()], [*got.values, *(got.buffers[k] for k in wanted.buffers)]):
+        np.testing.assert_array_equal(np.asarray(w), np.asarray(g))
+
+
+def box(u: UOp, *bounds: tuple[int, int]) -> UOp:
+    return b.shrink(u, tuple(lo for lo, _ in bounds), tuple(hi - lo for lo, hi in bounds))
+
+
+MIDDLE = box(GRID, (1, 3), (1, 4))
+#: A Store, and the kernels that it takes: one, and one per copy.
+STORES: dict[str, tuple[UOp, int]] = {
+    "a constant": (b.store(MIDDLE, b.expand(b.reshape(b.const(7), (1, 1)), (2, 3))), 1),
+    "arithmetic in place": (b.store(MIDDLE, b.add(b.mul(MIDDLE, 2), 1)), 1),
+    "arithmetic on two reads of the same element": (b.store(GRID, b.sub(b.mul(GRID, GRID), GRID)), 1),
+    "in place through a permuted view": (b.store(b.permute(MIDDLE, (1, 0)), b.neg(b.permute(MIDDLE, (1, 0)))), 1),
+    "in place through a flipped view": (b.store(b.flip(A, (True,)), b.add(b.flip(A, (True,)), 1)), 1),
+    "rows that are apart": (b.store(box(GRID, (0, 2), (0, 6)), box(GRID, (2, 4), (0, 6))), 1),
+    "columns that are apart, flipped": (b.store(box(GRID, (0, 4), (0, 3)), b.flip(box(GRID, (0, 4), (3, 6)), (True, True))), 1),
+    "rows that overlap": (b.store(box(GRID, (0, 3), (0, 6)), box(GRID, (1, 4), (0, 6))), 2),
+    "rows that overlap, downwards": (b.store(box(GRID, (1, 4), (0, 6)), box(GRID, (0, 3), (0, 6))), 2),
+    "reversed": (b.store(A, b.flip(A, (True,))), 2),
+    "its own transposed": (b.store(box(GRID, (0, 4), (0, 4)), b.permute(box(GRID, (0, 4), (0, 4)), (1, 0))), 2),
+    "its own plus its reverse": (b.store(A, b.add(A, b.flip(A, (True,)))), 2),
+    "less its greatest": (b.store(GRID, b.sub(GRID, b.reduce(GRID, Op.MAX, (1,)))), 2),
+    "less its greatest, repeated": (b.store(GRID, b.sub(GRID, b.expand(b.reduce(GRID, Op.MAX, (1,)), (4, 6)))), 2),
+    "one row everywhere": (b.store(GRID, b.expand(box(GRID, (2, 3), (0, 6)), (4, 6))), 2),
+    "gated by itself": (b.store(GRID, b.neg(GRID), b.lt(GRID, 50)), 1),
+    "gated by its reverse": (b.store(A, b.neg(A), b.lt(b.flip(A, (True,)), 50)), 2),
+    "the same elements by other views": (b.store(b.reshape(GRID, (24,)), b.add(A, b.reshape(b.permute(GRID, (1, 0)), (24,)))), 2),
+}
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_store_copies_only_what_it_overwrites_before_it_is_read(name: str) -> None:
+    store, wanted = STORES[name]
+    assert kernels(b.sink(store)) == wanted
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_store_reads_all_before_it_writes(name: str, pyref: Target) -> None:
+    store, _ = STORES[name]
+    for target in (pyref, LlvmTarget()):
+        agree(b.sink(store), target)
+        agree(b.after(GRID, store), target)
+
+
+def test_a_part_is_written_and_nothing_else_touched() -> None:
+    """One kernel over the part: as many iterations as it has elements."""
+    (call,) = rangeify(callify(b.sink(b.store(MIDDLE, b.param(0, (2, 3), I32))))).src
+    assert call.src[0].arg.name == "e_2_3"
+
+
+def test_which_references_are_the_same_and_which_are_apart() -> None:
+    row, other = box(GRID, (0, 1), (0, 6)), box(GRID, (1, 2), (0, 6))
+    assert is_same(row, b.reshape(b.reshape(row, (6,)), (1, 6))) is False  # other views, though the same elements
+    assert is_same(row, box(b.after(GRID, b.store(GRID, GRID)), (0, 1), (0, 6)))
+    assert are_apart(row, other)
+    assert are_apart(b.flip(row, (False, True)), b.reshape(other, (6,)))
+    assert not are_apart(row, row)
+    assert not are_apart(row, box(GRID, (0, 4), (5, 6)))
+    assert not are_apart(row, GRID)
+    assert not are_apart(b.bitcast(row, dt.float32), b.bitcast(other, dt.float32))
+
+
+# Drawn programs
+
+
+class Draw:
+    """Stores to views of one memory, of values made of views of it as it is then."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.kept: list[UOp] = []
+        self.now: UOp = A
+
+    def view(self, u: UOp, steps: int) -> UOp:
+        for _ in range(steps):
+            u = self.random.choice([self.split, self.permuted, self.flipped, self.shrunk])(u)
+        return u
+
+    def split(self, u: UOp) -> UOp:
+        n = int(np.prod(u.shape))
+        rows = self.random.choice([k for k in range(1, n + 1) if n % k == 0])
+        return b.reshape(u, (rows, n // rows))
+
+    def permuted(self, u: UOp) -> UOp:
+        return b.permute(u, tuple(self.random.sample(range(len(u.shape)), len(u.shape))))
+
+    def flipped(self, u: UOp) -> UOp:
+        return b.flip(u, tuple(self.random.random() < 0.6 for _ in u.shape))
+
+    def shrunk(self, u: UOp) -> UOp:
+        bounds = []
+        for n in u.shape:
+            lo = self.random.randrange(n)
+            bounds.append((lo, self.random.randint(lo + 1, n)) if self.random.random() < 0.6 else (0, n))
+        return box(u, *bounds)
+
+    def of_shape(self, shape: tuple[int, ...]) -> UOp:
+        """A value of this shape from what memory holds now."""
+        kind = self.random.randrange(5)
+        n = int(np.prod(shape))
+        if kind == 0:
+            start = self.random.randint(0, 24 - n)
+            return b.reshape(b.shrink(self.now, (start,), (n,)), shape)
+        if kind == 1:
+            return self.total(shape)
+        if kind == 2 and self.kept:
+            total = b.reduce(self.random.choice(self.kept), Op.MAX, (0,))
+            return b.expand(b.reshape(total, (1,) * len(shape)), shape)
+        part = b.reshape(b.shrink(self.now, (24 - n,), (n,)), shape)
+        return b.flip(part, tuple(self.random.random() < 0.5 for _ in shape)) if kind == 3 else part
+
+    def total(self, shape: tuple[int, ...]) -> UOp:
+        v = self.view(self.now, 2)
+        axes = tuple(range(len(v.shape)))
+        return b.expand(b.reshape(b.reduce(v, Op.MAX, axes), (1,) * len(shape)), shape)
+
+    def program(self) -> UOp:
+        for _ in range(self.random.randint(1, 4)):
+            if self.random.random() < 0.5:
+                self.kept.append(b.reshape(b.add(self.now, self.random.randint(1, 9)), (24,)))
+            steps = self.random.randint(0, 3)
+            state = self.random.getstate()
+            read = self.view(self.now, steps)
+            self.random.setstate(state)
+            target = self.view(b.after(self.now, *self.kept) if self.kept else self.now, steps)
+            value = self.of_shape(target.shape)
+            if self.random.random() < 0.6:
+                value = b.add(value, b.mul(read, self.random.randint(1, 3)))
+            if self.random.random() < 0.3:
+                value = b.maximum(value, self.of_shape(target.shape))
+            gate = (b.lt(self.of_shape(target.shape), 40),) if self.random.random() < 0.25 else ()
+            self.now = b.after(A, b.store(target, value, *gate))
+        return b.tuple_(b.add(self.now, 0), *self.kept)
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_drawn_stores_give_what_the_interpreter_gives(block: int) -> None:
+    target = LlvmTarget()
+    for seed in range(block * 40, block * 40 + 40):
+        agree(Draw(seed).program(), target)

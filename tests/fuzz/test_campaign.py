@@ -1,0 +1,244 @@
+"""Campaigns: every case can be made again alone, every way to fail is a finding, and nothing is lost to a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import uops
+from uops.backends.registry import BrokenBackend
+from uops.backends.worker import Limits
+from uops.fuzz import kinds
+from uops.fuzz.campaign import BATCH, Campaign, Summary
+from uops.fuzz.examine import Setup
+from uops.fuzz.journal import Journal, OtherCampaign
+from uops.fuzz.process import Examiner
+from uops.fuzz.reproducer import Reproducer, read, size, write
+from uops.spec.errors import SpecError
+from uops.spec.text import show
+
+HERE = str(Path(__file__).parent)
+SRC = str(Path(uops.__file__).parents[1])
+
+
+def setup(name: str, **more: Any) -> Setup:
+    return Setup(f"planted_backends:{name}", path=(HERE,), **more)
+
+
+def ran(name: str, place: Path, cases: int, jobs: int = 1, **more: Any) -> Summary:
+    limits = more.pop("limits", Limits(timeout=60.0))
+    return Campaign(setup(name, **more), place, cases=cases, jobs=jobs, limits=limits).run()
+
+
+# Cases
+
+
+def spelled(sample: kinds.Sample) -> str:
+    arrays = {k: np.asarray(v).tobytes().hex() for k, v in sorted(sample.inputs.items())}
+    return json.dumps([sample.kind, show(sample.graph), sample.opts, arrays])
+
+
+def test_a_case_is_a_function_of_seed_number_and_kinds() -> None:
+    program = """
+import sys; sys.path.insert(0, sys.argv[1])
+from test_campaign import kinds, spelled
+for k in map(int, sys.argv[2:]):
+    print(spelled(kinds.sample(5, k, tuple(kinds.KINDS))))
+"""
+    numbers = [17, 3, 200, 4]
+    command = [sys.executable, "-c", program, HERE, *map(str, numbers)]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": SRC}, capture_output=True, text=True, check=True)
+    here = {k: spelled(kinds.sample(5, k, tuple(kinds.KINDS))) for k in sorted(numbers)}
+    assert done.stdout.splitlines() == [here[k] for k in numbers]
+    assert spelled(kinds.sample(6, 17, tuple(kinds.KINDS))) != here[17]
+    assert spelled(kinds.sample(5, 17)) != here[17]
+
+
+def test_every_kind_is_drawn_and_unknown_ones_are_refused() -> None:
+    names = tuple(kinds.KINDS)
+    assert {kinds.sample(0, k, names).kind for k in range(200)} == set(names)
+    with pytest.raises(kinds.UnknownKind, match="no kind is called 'tensors'; known: tensor"):
+        kinds.sample(0, 0, ("tensors",))
+
+
+# What a campaign finds
+
+
+def test_nothing_is_found_where_nothing_is_wrong_and_two_processes_count_alike(tmp_path: Path) -> None:
+    one, two = ran("Plain", tmp_path / "1", 3 * BATCH + 5), ran("Plain", tmp_path / "2", 3 * BATCH + 5, jobs=2)
+    assert not one.raw
+    assert one.cases == one.counts["cases"] == 3 * BATCH + 5
+    assert one.counts == two.counts
+    assert {"oracle:allowed", "oracle:reference", "kind:tensor", "set:exact", "width:0"} <= one.counts.keys()
+    assert sum(k.startswith("row:") for k in one.counts) > 100
+
+
+def test_crashes_errors_and_values_are_found_reduced_and_merged(tmp_path: Path) -> None:
+    found = ran("Several", tmp_path, 4 * BATCH, jobs=2)
+    kinds_found = Counter((f.triaged.oracle, f.triaged.fault.kind) for f in found.found)
+    assert {("allowed", "crash"), ("allowed", "valueerror"), ("allowed", "value")} <= kinds_found.keys()
+    assert sum(found.raw.values()) > sum(kinds_found.values())
+    assert all(f.nodes is not None and f.nodes <= 6 for f in found.found)
+    for f in found.found:
+        assert f.file is not None
+        again = read(tmp_path / "findings" / f.file)
+        assert size(again.sample) == f.nodes
+        with Examiner(setup("Several")) as examiner:
+            shown = examiner.triage(again.sample, again.about["seed"], again.about["oracle"])
+        assert shown is not None
+        assert shown.key == f.triaged.key
+        with Examiner(setup("Plain")) as examiner:
+            assert examiner.triage(again.sample, again.about["seed"], again.about["oracle"]) is None
+
+
+def test_findings_of_the_compiler_are_merged_by_pass_and_rule(tmp_path: Path) -> None:
+    found = ran("Compiled", tmp_path, 3 * BATCH, options={"rule": True}, jobs=2)
+    assert [f.key for f in found.found] == [("allowed", "select", "planted")]
+    assert found.found[0].count > 1
+    assert (found.found[0].nodes or 99) <= 6
+    assert found.found[0].file == f"{found.found[0].k}-allowed-select-planted.uops"
+
+
+def test_a_hang_is_a_finding(tmp_path: Path) -> None:
+    c = Campaign(setup("Hanging"), tmp_path, cases=2 * BATCH, limits=Limits(timeout=4.0), most=3, until=1)
+    found = c.run()
+    assert {f.triaged.fault.kind for f in found.found} == {"timeout"}
+    assert c.restarts >= 2
+
+
+def test_a_backend_that_does_not_start_is_said_so(tmp_path: Path) -> None:
+    with pytest.raises(BrokenBackend, match="cannot be loaded"):
+        Campaign(setup("NoSuch"), tmp_path, cases=1)
+
+
+# What is not lost
+
+
+class Interrupted(Examiner):
+    """Somebody kills its process in the middle of every batch, once."""
+
+    def _batch(self, first: int, stop: int, skip: list[int]) -> Any:
+        process = self._ready()
+        if first not in self.__dict__.setdefault("killed", set()):
+            self.__dict__["killed"].add(first)
+            process.kill()
+        return super()._batch(first, stop, skip)
+
+
+def test_a_killed_process_loses_nothing() -> None:
+    with Examiner(setup("Several")) as usual, Interrupted(setup("Several")) as killed:
+        for first in (0, BATCH):
+            assert killed.batch(first, first + BATCH) == usual.batch(first, first + BATCH)
+        assert killed.restarts > usual.restarts
+
+
+def command(report: Path, cases: int) -> list[str]:
+    return [sys.executable, "-m", "uops", "fuzz", "--backend", "planted_backends:Several", "--cases", str(cases), "--jobs", "2",
+            "--report", str(report), "--json"]  # fmt: skip
+
+
+def started(report: Path, cases: int) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((SRC, HERE))}
+    return subprocess.Popen(
+        command(report, cases), cwd=HERE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def timeless(report: Path) -> Any:
+    found = json.loads((report / "report.json").read_text())
+    del found["time"]
+    return found
+
+
+def test_a_campaign_killed_ten_times_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert started(whole, 6 * BATCH).wait(600) == 1
+    kills = 0
+    while kills < 10:
+        process = started(killed, 6 * BATCH)
+        journal = killed / "journal.jsonl"
+        lines = len(journal.read_bytes().splitlines()) if journal.exists() else 0
+        wanted, deadline = lines + rng.choice((0, 0, 1, 2)), time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < deadline:
+            if journal.exists() and len(journal.read_bytes().splitlines()) >= wanted:
+                break
+            time.sleep(0.02)
+        time.sleep(rng.random())
+        if process.poll() is not None:
+            break
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kills += 1
+    assert kills >= 5, "the campaign was over before it could be killed"
+    assert started(killed, 6 * BATCH).wait(600) == 1
+    assert timeless(killed) == timeless(whole)
+    assert {p.name: p.read_text() for p in (killed / "findings").iterdir()} == {
+        p.name: p.read_text() for p in (whole / "findings").iterdir()
+    }
+
+
+def test_ctrl_c_ends_in_a_report(tmp_path: Path) -> None:
+    process = started(tmp_path, 100_000)
+    journal = tmp_path / "journal.jsonl"
+    deadline = time.monotonic() + 60
+    while not (journal.exists() and len(journal.read_bytes().splitlines()) >= 2) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(60) == 130
+    found = json.loads((tmp_path / "report.json").read_text())
+    assert not found["complete"]
+    assert found["cases"] >= BATCH
+
+
+# The journal
+
+
+def test_a_line_that_was_cut_off_is_taken_away(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    j = Journal(path, {"campaign": 1})
+    j.add({"batch": {"number": 0}})
+    j.close()
+    whole = path.read_bytes()
+    for cut in (b'{"batch"', b'{"batch":{"number":1}}', b"\0\0\0\0\n"):
+        path.write_bytes(whole + cut)
+        again = Journal(path, {"campaign": 1})
+        assert again.of("batch") == [{"number": 0}]
+        again.close()
+        assert path.read_bytes() == whole
+
+
+def test_a_journal_of_another_campaign_is_refused(tmp_path: Path) -> None:
+    Journal(tmp_path / "j", {"campaign": {"seed": 1}, "batch": 32}).close()
+    with pytest.raises(OtherCampaign, match="differs in campaign"):
+        Journal(tmp_path / "j", {"campaign": {"seed": 2}, "batch": 32})
+
+
+# Reproducers
+
+
+@pytest.mark.parametrize("k", range(30))
+def test_a_reproducer_is_read_as_it_was_written(tmp_path: Path, k: int) -> None:
+    sample = kinds.sample(3, k)
+    write(tmp_path / "r.uops", Reproducer(sample, {"oracle": "allowed", "seed": 7, "setup": Setup("llvm").to_json()}))
+    again = read(tmp_path / "r.uops")
+    assert spelled(again.sample) == spelled(sample)
+    assert again.about == {"oracle": "allowed", "seed": 7, "setup": Setup("llvm").to_json()}
+    assert Setup.of(again.about["setup"]) == Setup("llvm")
+
+
+def test_a_file_that_is_no_reproducer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.uops").write_text("%0 = const 1 : i32\n")
+    with pytest.raises(SpecError, match="it is no reproducer"):
+        read(tmp_path / "r.uops")
