@@ -44,9 +44,9 @@ def names() -> tuple[str, ...]:
 
 def get(name: str, **options: Any) -> Backend:
     """The backend called `name`. Raises UnknownBackend or BrokenBackend; `options` go to its factory."""
-    factory = _load(name)
+    make = factory(name)
     try:
-        backend = factory(**options)
+        backend = make(**options)
     except Exception as e:
         if options or isinstance(e, UopsError):
             raise
@@ -76,7 +76,9 @@ def _told(name: str, what: str, ask: Callable[[], object], kind: type[T]) -> T:
     return found
 
 
-def _load(name: str) -> Callable[..., object]:
+def factory(name: str) -> Callable[..., object]:
+    """What makes the backend called `name`; its module is imported. Raises UnknownBackend or BrokenBackend."""
+    """What makes the backend called `name`; its module is imported. Raises UnknownBackend or BrokenBackend."""
     entry = _entries().get(name)
     target = BUILT_IN.get(name) or (entry.value if entry else name if ":" in name else None)
     if target is None:
@@ -90,8 +92,8 @@ def _load(name: str) -> Callable[..., object]:
         raise BrokenBackend(f"backend {name!r} ({target}) cannot be loaded: {type(e).__name__}: {e}") from e
     if not callable(found):
         raise BrokenBackend(f"backend {name!r} ({target}) is not callable")
-    factory: Callable[..., object] = found
-    return factory
+    make: Callable[..., object] = found
+    return make
 
 
 def _entries() -> dict[str, EntryPoint]:

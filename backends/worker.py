@@ -145,8 +145,8 @@ class Worker:
 
 
 class Process:
-    """A started `uops.backends.serve`, its pipes, and what it printed. A subclass may start another module that speaks in frames and
-    greets with what it is."""
+    """A started `uops.backends.serve`, its pipes, and what it printed. A subclass may start another module that speaks in frames
+    and greets with what it is."""
 
     module: ClassVar[str] = "uops.backends.serve"
 
@@ -179,7 +179,11 @@ class Process:
         if "broken" in first[0]:
             self.end()
             raise BrokenBackend(str(first[0]["broken"]))
+        self.greeted(first[0])
         return str(first[0]["ready"])
+
+    def greeted(self, greeting: Mapping[str, Any]) -> None:
+        """For a subclass whose process says more of itself than its version."""
 
     def send(self, cases: Sequence[Case]) -> None:
         """Give a batch. The process reads it whole before it answers, so neither side waits for the other."""
@@ -227,8 +231,7 @@ class Process:
             status = 0
         text = self._printed()
         self.end(patience=0.0)
-        name = _signal_name(-status) if status < 0 else None
-        how = f"ended by {name}" if name else f"exited with status {status}"
+        how, name = how_ended(status)
         return Outcome("crash", None, f"{how}{': ' + text if text else ''}", name)
 
     def _printed(self) -> str:
@@ -265,6 +268,12 @@ def _environment() -> dict[str, str]:
     ours = str(Path(uops.backends.__file__).absolute().parents[2])
     rest = os.environ.get("PYTHONPATH", "")
     return {**os.environ, "PYTHONPATH": f"{ours}{os.pathsep}{rest}" if rest else ours}
+
+
+def how_ended(status: int) -> tuple[str, str | None]:
+    """An exit status in words, and the name of the signal, if one ended the process."""
+    name = _signal_name(-status) if status < 0 else None
+    return (f"ended by {name}", name) if name else (f"exited with status {status}", None)
 
 
 def _signal_name(number: int) -> str:

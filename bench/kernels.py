@@ -13,8 +13,7 @@ import argparse
 import time
 from collections.abc import Callable
 
-import numpy as np
-from workloads import WORKLOADS, Workload, build
+from workloads import WORKLOADS, Workload, build, off
 
 import uops
 from uops.compiler.tensor.realize import capture
@@ -38,9 +37,9 @@ def measure(w: Workload, backend: str, seconds: float) -> str:
     value = program(inputs).values[0]
     first = time.process_time() - start
     expected = instance.reference()
-    error = float(np.abs(value.astype(np.float64) - expected).max() / max(1e-30, float(np.abs(expected).max())))
+    error = off(value, expected, instance.scale(expected))
     if not error <= w.tolerance:
-        return f"{w.name:12} WRONG: {error:.1e} of the greatest magnitude"
+        return f"{w.name:12} WRONG: {error:.1e} of what errors are measured by"
     ours = best(lambda: program(inputs), seconds)
     line = f"{w.name:12} {w.work(w.full) / ours / 1e9:8.1f} {w.unit:8} first {first:6.2f} s  error {error:.0e}"
     if instance.peer is None or (instance.peer().dtype != value.dtype and value.dtype.kind == "f"):

@@ -30,7 +30,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from workloads import WORKLOADS, Workload
+from workloads import WORKLOADS, Built, Workload, off
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "peers"))
@@ -123,7 +123,7 @@ class Peer:
         found: dict[str, Any] = json.loads(line)
         return found
 
-    def prepare(self, case: Case, arrays: Sequence[Any], reference: Any) -> str | None:
+    def prepare(self, case: Case, arrays: Sequence[Any], reference: Any, built: Built) -> str | None:
         """What is wrong, or None."""
         write(self.folder, list(arrays))
         answer = self.ask(do="prepare", name=case.name, folder=str(self.folder), layout=case.layout)
@@ -132,8 +132,10 @@ class Peer:
         found = np.load(self.folder / "result.npy")
         if found.shape != reference.shape:
             return f"shape {found.shape} instead of {reference.shape}"
-        error = float(np.abs(found - reference).max() / max(1e-30, float(np.abs(reference).max())))
-        return None if error <= max(case.workload.tolerance, 1e-4 * (case.workload.tolerance > 0)) else f"wrong by {error:.1e}"
+        error, limit = off(found, reference, built.scale(reference)), case.workload.tolerance
+        if limit and built.magnitude is None:
+            limit = max(limit, 1e-4)
+        return None if error <= limit else f"wrong by {error:.1e}"
 
     def close(self) -> None:
         self.process.kill()
@@ -148,7 +150,7 @@ def measure(case: Case, peers: Sequence[Peer], rounds: int, seconds: float) -> R
     row = Row(str(case), case.name, case.workload.unit, case.workload.work(case.sizes))
     ready = []
     for p in peers:
-        wrong = p.prepare(case, arrays, reference)
+        wrong = p.prepare(case, arrays, reference, built)
         if wrong is None:
             ready.append(p)
         else:

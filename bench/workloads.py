@@ -24,18 +24,34 @@ Sizes = tuple[int, ...]
 
 class Built(NamedTuple):
     """One instance: `output` is lazy, `reference()` is NumPy's result in float64 or int64, of the same shape. `peer()` is what
-    NumPy computes in the dtypes of the inputs, where one formula does both."""
+    NumPy computes in the dtypes of the inputs, where one formula does both. `magnitude()`: for sums, the sum of the magnitudes of
+    each element's terms, of which R32 bounds the error."""
 
     output: Tensor
     inputs: tuple[Tensor, ...]
     reference: Callable[[], Array]
     peer: Callable[[], Array] | None = None
+    magnitude: Callable[[], Array] | None = None
+
+    def scale(self, reference: Array) -> Array:
+        """What errors are measured by, per element: the magnitude, else the greatest one of the reference."""
+        return np.abs(reference).max() if self.magnitude is None else self.magnitude()
+
+
+def off(found: Array, reference: Array, scale: Array) -> float:
+    """The greatest error as a share of `scale`; NaN where one of the two is."""
+    return float((np.abs(np.asarray(found, np.float64) - reference) / np.maximum(scale, 1e-30)).max())
 
 
 @dataclass(frozen=True)
 class Workload:
-    """`make` builds an instance for sizes and a generator. An element of the output may be off by `tolerance` times the greatest
-    magnitude of the reference; 0 means equality. A sum of 16 million numbers of both signs is small beside their magnitudes."""
+    """`make` builds an instance for sizes and a generator. An element of the output may be off by `tolerance` times its scale; 0
+    means equality.
+
+    For sums the scale is the sum of the terms' magnitudes M, and R32's bound is (n - 1)u M. Of n standard normal terms, the
+    partial sums grow as sqrt(k), so the roundings of one accumulator add up to a standard deviation of u n / sqrt(6), which is
+    0.51 u M whatever n is: 4u is eight of them, for any order. Of 16 million terms in at least 64 partial sums it is u / 2.
+    """
 
     name: str
     full: Sizes
@@ -59,11 +75,12 @@ def _normal(rng: np.random.Generator, *shape: int, dtype: Any = np.float32) -> A
     return rng.standard_normal(shape, np.float32).astype(dtype)
 
 
-def _of(f: Callable[..., Tensor], reference: Callable[..., Array], *arrays: Array) -> Built:
+def _of(f: Callable[..., Tensor], reference: Callable[..., Array], *arrays: Array, is_sum: bool = False) -> Built:
     """`f` on Tensors of the arrays, `reference` on the arrays, those of floats in float64."""
     inputs = tuple(map(Tensor.from_numpy, arrays))
     wide = tuple(a if a.dtype.kind in "iu" else a.astype(np.float64) for a in arrays)
-    return Built(f(*inputs), inputs, lambda: reference(*wide), lambda: np.ascontiguousarray(reference(*arrays)))
+    magnitude = (lambda: reference(*map(np.abs, wide))) if is_sum else None
+    return Built(f(*inputs), inputs, lambda: reference(*wide), lambda: np.ascontiguousarray(reference(*arrays)), magnitude)
 
 
 def _gemm(s: Sizes, rng: np.random.Generator) -> Built:
@@ -100,7 +117,7 @@ def _gelu(s: Sizes, rng: np.random.Generator) -> Built:
 
 
 def _sum(axis: int | None) -> Callable[[Sizes, np.random.Generator], Built]:
-    return lambda s, rng: _of(lambda t: t.sum(axis), lambda a: a.sum(axis), _normal(rng, *s))
+    return lambda s, rng: _of(lambda t: t.sum(axis), lambda a: a.sum(axis), _normal(rng, *s), is_sum=True)
 
 
 def _transpose(s: Sizes, rng: np.random.Generator) -> Built:
@@ -112,7 +129,7 @@ def _attention(s: Sizes, rng: np.random.Generator) -> Built:
 
 
 def _cumsum(s: Sizes, rng: np.random.Generator) -> Built:
-    return _of(lambda t: t.cumsum(), np.cumsum, _normal(rng, *s))
+    return _of(lambda t: t.cumsum(), np.cumsum, _normal(rng, *s), is_sum=True)
 
 
 def _gather(s: Sizes, rng: np.random.Generator) -> Built:
@@ -317,6 +334,9 @@ def _moved(per_element: float) -> Callable[[Sizes], float]:
     return lambda s: per_element * math.prod(s)
 
 
+#: The unit roundoff of float32.
+_U = 2.0**-24
+
 # fmt: off
 #: name -> full sizes, small sizes, make, unit, work, tolerance
 _ROWS: dict[str, Any] = {
@@ -331,12 +351,12 @@ _ROWS: dict[str, Any] = {
     "softmax":     ((1024, 1024),       (6, 10),      _softmax,   "GB/s",    _moved(8),                             1e-5),
     "layernorm":   ((1024, 1024),       (6, 10),      _layernorm, "GB/s",    _moved(8),                             1e-5),
     "gelu":        ((1 << 24,),         (100,),       _gelu,      "GB/s",    _moved(8),                             1e-5),
-    "sum":         ((1 << 24,),         (100,),       _sum(None), "GB/s",    _moved(4),                             1e-3),
-    "row-sum":     ((4096, 4096),       (8, 12),      _sum(1),    "GB/s",    _moved(4),                             1e-5),
-    "col-sum":     ((4096, 4096),       (8, 12),      _sum(0),    "GB/s",    _moved(4),                             1e-5),
+    "sum":         ((1 << 24,),         (100,),       _sum(None), "GB/s",    _moved(4),                             _U / 2),
+    "row-sum":     ((4096, 4096),       (8, 12),      _sum(1),    "GB/s",    _moved(4),                             4 * _U),
+    "col-sum":     ((4096, 4096),       (8, 12),      _sum(0),    "GB/s",    _moved(4),                             4 * _U),
     "transpose":   ((4096, 4096),       (8, 12),      _transpose, "GB/s",    _moved(8),                             0),
     "attention":   ((8, 512, 64),       (2, 6, 4),    _attention, "GFLOP/s", lambda s: 4.0 * math.prod(s) * s[1],   1e-5),
-    "cumsum":      ((1 << 20,),         (20,),        _cumsum,    "GB/s",    _moved(8),                             1e-4),
+    "cumsum":      ((1 << 20,),         (20,),        _cumsum,    "GB/s",    _moved(8),                             4 * _U),
     "gather":      ((50000, 256, 4096), (30, 8, 12),  _gather,    "GB/s",    lambda s: 8.0 * s[1] * s[2],           0),
     "argmax":      ((4096, 4096),       (6, 9),       _argmax,    "GB/s",    _moved(4),                             0),
     "encoder":     ((6, 128, 384, 6),   (2, 4, 8, 2), _encoder,   "GFLOP/s", _encoder_flops,                        1e-4),

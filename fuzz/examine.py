@@ -46,7 +46,9 @@ class Setup:
 
     def to_json(self) -> Json:
         """All but `path`, which says where the process finds a backend `module:attribute`, and decides nothing."""
-        return {k: v for k, v in asdict(self).items() if k != "path"}
+        found = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        del found["path"]
+        return found
 
     @classmethod
     def of(cls, found: Json) -> Setup:

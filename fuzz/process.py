@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any, ClassVar, NamedTuple
 
 from uops.backends.serve import Frame
-from uops.backends.worker import Limits, Outcome, Process
+from uops.backends.worker import Limits, Outcome, Process, how_ended
 from uops.fuzz.examine import MACHINE_CODE, Json, Place, Setup, Triaged, made_of
 from uops.fuzz.kinds import Sample
 from uops.fuzz.reproducer import to_packet
@@ -33,15 +33,43 @@ class Batch(NamedTuple):
 
 
 class _Serving(Process):
+    """The process, whose child may die and is followed by another."""
+
     module: ClassVar[str] = "uops.fuzz.serve"
+    compiler = False
+
+    def greeted(self, greeting: Json) -> None:
+        self.compiler = greeting["compiler"]
+
+    def ask(self, header: Json, body: bytes, seconds: float) -> Frame:
+        """The first answer. Raises Lost."""
+        self.give(header, body)
+        return self.answer(seconds)
+
+    def answer(self, seconds: float) -> Frame:
+        """The next answer. Raises Lost: `alive` says whether the process can be asked again."""
+        found = self.receive(seconds)
+        if found is None:
+            raise Lost(self.post_mortem(seconds))
+        if "died" in found[0]:
+            status = int(found[0]["died"])
+            self._next_child()
+            raise Lost(Outcome("crash", None, *how_ended(status)), alive=True)
+        return found
+
+    def _next_child(self) -> None:
+        found = self.receive(LIMITS.start)
+        if found is None or "ready" not in found[0]:
+            raise Lost(self.post_mortem(LIMITS.start))
 
 
 class Lost(Exception):
     """The process ended, or did not answer."""
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: Outcome, alive: bool = False) -> None:
         super().__init__(outcome.message)
         self.outcome = outcome
+        self.alive = alive
 
     @property
     def fault(self) -> Fault:
@@ -68,7 +96,9 @@ class Examiner:
     def close(self) -> None:
         """End the process."""
         self._closed = True
-        self._restart()
+        if self._process is not None:
+            self._process.end()
+            self._process = None
 
     def stop(self) -> None:
         """End the process at once, from another thread: what it was asked for ends with Lost."""
@@ -85,17 +115,17 @@ class Examiner:
         ended: dict[int, Json] = {}
         deaths = 0
         while True:
+            at = [first]
             try:
-                found = self._batch(first, stop, list(ended))
-            except _LostAt as lost:
-                if self._closed:
-                    raise
+                found = self._batch(first, stop, list(ended), at)
+            except Lost as lost:
+                self._lost(lost)
                 deaths += 1
-                alone = self._alone(lost.k)
+                alone = self._alone(at[0])
                 if alone is None and deaths >= _DEATHS:
-                    alone = {"k": lost.k, "oracle": "process", "fault": lost.fault._asdict()}
+                    alone = {"k": at[0], "oracle": "process", "fault": lost.fault._asdict()}
                 if alone is not None:
-                    ended[lost.k] = alone
+                    ended[at[0]] = alone
                 continue
             found.counts.update(cases=len(ended))
             return Batch(found.counts, sorted([*found.findings, *ended.values()], key=lambda f: int(f["k"])))
@@ -105,55 +135,50 @@ class Examiner:
         header, body = to_packet(sample)
         asked = {"sample": header, "seed": seed, "oracle": oracle}
         try:
-            judged = self._ask({"do": "judge", **asked}, body)[0]["judged"]
+            judged = self._ask({"do": "judge", **asked}, body)["judged"]
             fault = judged and Fault(**judged)
         except Lost as lost:
+            self._lost(lost)
             fault = lost.fault
         if fault is None:
             return None
         return Triaged(oracle, fault, self._place(asked, body), made_of(sample.graph))
 
     def _place(self, asked: Json, body: bytes) -> Place | None:
+        if not self._ready().compiler:
+            return None
         try:
-            found = self._ask({"do": "bisect", **asked}, body)[0]["bisected"]
+            found = self._ask({"do": "bisect", **asked}, body)["bisected"]
         except Lost as lost:
+            self._lost(lost)
             return MACHINE_CODE if lost.outcome.status == "crash" else None
         return found and Place(*found)
 
-    def _batch(self, first: int, stop: int, skip: list[int]) -> Batch:
+    def _batch(self, first: int, stop: int, skip: list[int], at: list[int]) -> Batch:
+        """The cases but those to skip; `at[0]` is the one at work."""
         process = self._ready()
-        process.give({"do": "batch", "first": first, "stop": stop, "skip": skip})
-        k = first
-        while True:
-            answer = process.receive(self.limits.timeout)
-            if answer is None:
-                raise _LostAt(self._gone(process), k)
-            if "batch" in answer[0]:
-                found = answer[0]["batch"]
-                return Batch(Counter(found["counts"]), found["findings"])
-            k = answer[0]["at"]
+        answer = process.ask({"do": "batch", "first": first, "stop": stop, "skip": skip}, b"", self.limits.timeout)[0]
+        while "batch" not in answer:
+            at[0] = answer["at"]
+            answer = process.answer(self.limits.timeout)[0]
+        return Batch(Counter(answer["batch"]["counts"]), answer["batch"]["findings"])
 
     def _alone(self, k: int) -> Json | None:
         """The finding of a case whose process ends again, in a process of its own; None where it does not end so."""
-        self._restart()
-        process = self._ready()
-        process.give({"do": "case", "k": k})
         oracle = "generator"
-        while True:
-            answer = process.receive(self.limits.timeout)
-            if answer is None:
-                return {"k": k, "oracle": oracle, "fault": Lost(self._gone(process)).fault._asdict()}
-            if "case" in answer[0]:
-                return None
-            oracle = answer[0]["oracle"]
-
-    def _ask(self, header: Json, body: bytes) -> Frame:
         process = self._ready()
-        process.give(header, body)
-        answer = process.receive(self.limits.timeout)
-        if answer is None:
-            raise Lost(self._gone(process))
-        return answer
+        try:
+            answer = process.ask({"do": "case", "k": k}, b"", self.limits.timeout)[0]
+            while "case" not in answer:
+                oracle = answer["oracle"]
+                answer = process.answer(self.limits.timeout)[0]
+        except Lost as lost:
+            self._lost(lost)
+            return {"k": k, "oracle": oracle, "fault": lost.fault._asdict()}
+        return None
+
+    def _ask(self, header: Json, body: bytes) -> Json:
+        return self._ready().ask(header, body, self.limits.timeout)[0]
 
     def _ready(self) -> _Serving:
         if self._closed:
@@ -163,21 +188,10 @@ class Examiner:
             self._process = _Serving(settings, self.limits, _ENVIRONMENT)
         return self._process
 
-    def _gone(self, process: _Serving) -> Outcome:
-        """Why it did not answer; a new one takes its place when it is needed."""
-        self._process = None
+    def _lost(self, lost: Lost) -> None:
+        """Count, and forget a process that is gone; another takes its place when it is needed. Raises it again at the end."""
+        if self._closed:
+            raise lost
         self.restarts += 1
-        return process.post_mortem(self.limits.timeout)
-
-    def _restart(self) -> None:
-        if self._process is not None:
-            self._process.end()
+        if not lost.alive:
             self._process = None
-
-
-class _LostAt(Lost):
-    """The process was lost at case `k`."""
-
-    def __init__(self, outcome: Outcome, k: int) -> None:
-        super().__init__(outcome)
-        self.k = k

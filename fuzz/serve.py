@@ -1,14 +1,15 @@
-"""The process in which cases are made and judged; `uops.fuzz.process` is its other side.
+"""The processes in which cases are made and judged; `uops.fuzz.process` is the other side.
 
 Started as `python -m uops.fuzz.serve READ WRITE`, two inherited pipe ends; frames as in `uops.backends.serve`. The first frame is
-{setup, memory, path}. Then, one at a time:
+{setup, memory, path}. This process imports what is needed and serves by a child, which greets with {ready, compiler}; when a child
+ends, another one takes its place after {died: status}, which costs a tenth of a new process. A child answers, one at a time:
 
     {do: batch, first, stop, skip}     {at: k} before each case, and {batch: what they gave together}
     {do: case, k}                      {oracle} before each oracle, and {case: its finding}
     {do: judge, sample, seed, oracle}  {judged: the fault}
     {do: bisect, sample, oracle}       {bisected: the places that the fault comes from}
 
-Whatever ends the process - a crash of compiled code, a limit - is for the other side to see.
+Whatever ends the child - a crash of compiled code, a limit - is for the other side to see.
 """
 
 from __future__ import annotations
@@ -20,44 +21,93 @@ import resource
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from typing import IO, BinaryIO
 
+from uops.backends import registry
 from uops.backends.serve import end_with_parent, limit, pack, read_frame
+from uops.fuzz import kinds
 from uops.fuzz.examine import Bench, Examined, Json, Setup
 from uops.fuzz.reproducer import from_packet
+from uops.interp.sets import allowed
 
 #: Cases between two collections of garbage, which graphs make much of.
 _COLLECT = 64
+#: Seconds between two looks at whether a child still lives.
+_LOOK = 0.01
 
 
 def main(arguments: list[str]) -> None:
     """Serve until the request pipe is closed."""
-    with open(int(arguments[0]), "rb") as requests, open(int(arguments[1]), "wb", buffering=0) as answers:
-        Server(answers).serve(requests)
+    read, write = (int(a) for a in arguments)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side, which ends this one
+    with open(write, "wb", buffering=0) as answers, open(read, "rb", buffering=0) as requests:
+        first = read_frame(requests)  # nothing is read ahead, as it would be lost with a child
+        if first is None:
+            return
+        try:
+            _prepare(first[0])
+        except Exception as e:
+            answers.write(pack({"broken": f"{type(e).__name__}: {e}"}))
+            return
+        while (status := _life(first[0], requests, answers)) != 0:
+            answers.write(pack({"died": status}))
+
+
+def _prepare(settings: Json) -> None:
+    """Import what every child needs."""
+    sys.path.extend(settings["path"])
+    limit(resource.RLIMIT_CORE, 0)
+    setup = Setup.of(settings["setup"])
+    for name in filter(None, (setup.backend, setup.against)):
+        registry.factory(name)
+    allowed(*kinds.sample(0, 0)[1:3])
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+
+
+def _life(settings: Json, requests: BinaryIO, answers: IO[bytes]) -> int:
+    """One child, to its end: 0 where it was told to go, else its exit status, or a signal below 0."""
+    ours = os.getpid()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            threading.Thread(target=end_with_parent, args=(ours,), daemon=True).start()
+            Server(answers).serve(settings, requests)
+            status = 0
+        finally:
+            faulthandler.disable()
+            os._exit(status)
+    parent = os.getppid()
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if os.getppid() != parent:  # the other side is gone
+            os.kill(child, signal.SIGKILL)
+            return 0
+        time.sleep(_LOOK)
 
 
 class Server:
-    """The state of the process: a bench, and the pipe for answers."""
+    """The state of a child: a bench, and the pipe for answers."""
 
     def __init__(self, answers: IO[bytes]) -> None:
         self._answers = answers
 
-    def serve(self, requests: BinaryIO) -> None:
+    def serve(self, settings: Json, requests: BinaryIO) -> None:
         faulthandler.enable(all_threads=False)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side, which ends this one
-        threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
-        first = read_frame(requests)
-        if first is None:
-            return
+        if settings["memory"]:
+            limit(resource.RLIMIT_AS, settings["memory"])
         try:
-            self.bench = _bench(first[0])
+            self.bench = Bench(Setup.of(settings["setup"]))
         except Exception as e:
             self.tell({"broken": f"{type(e).__name__}: {e}"})
             return
-        self.tell({"ready": self.bench.subject.backend.version()})
-        gc.freeze()
-        gc.disable()
+        self.tell({"ready": self.bench.subject.backend.version(), "compiler": self.bench.subject.target is not None})
         while (request := read_frame(requests)) is not None:
             header, body = request
             getattr(self, f"do_{header['do']}")(header, body)
@@ -90,14 +140,6 @@ class Server:
 
     def do_bisect(self, asked: Json, body: bytes) -> None:
         self.tell({"bisected": self.bench.bisected(from_packet(asked["sample"], body), asked["oracle"])})
-
-
-def _bench(settings: Json) -> Bench:
-    sys.path.extend(settings["path"])
-    limit(resource.RLIMIT_CORE, 0)
-    if settings["memory"]:
-        limit(resource.RLIMIT_AS, settings["memory"])
-    return Bench(Setup.of(settings["setup"]))
 
 
 def _finding(found: Examined) -> Json:

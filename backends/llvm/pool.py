@@ -22,7 +22,7 @@ _PIECE = 20
 _MOST_PIECES = (1 << _PIECE) - 1
 _MOST_THREADS = 1 << 12
 #: Pieces per thread: enough to even out what threads are given and how fast they are.
-PIECES_PER_THREAD = 4
+PIECES_PER_THREAD = 8
 #: Looks for work, or for the end of it, before giving up the processor; each takes about 40 ns.
 _LOOKS = 1500
 _STACK_BYTES = 8 << 20

@@ -39,7 +39,8 @@ def missing() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """The device, its context and queue. `name` and `version` decide what is made of a source."""
+    """The device, its context and queue. `name` and `version` decide what is made of a source. `lanes`: most work-items of a
+    group; `vector_bytes`: of what the device calls its vectors of float32."""
 
     cl: Any
     context: Any
@@ -48,6 +49,8 @@ class Device:
     version: str
     local_memory: int
     units: int
+    lanes: int
+    vector_bytes: int
 
 
 @functools.cache
@@ -72,9 +75,8 @@ def device() -> Device:
         raise Unsupported(f"OpenCL: {found.name} lacks {', '.join(lacking)}", "opencl")
     context = cl.Context([found])
     release = re.sub(r"\s+", " ", platform.version)
-    return Device(
-        cl, context, cl.CommandQueue(context), found.name, release, int(found.local_mem_size), int(found.max_compute_units)
-    )
+    sizes = (found.local_mem_size, found.max_compute_units, found.max_work_group_size, 4 * found.native_vector_width_float)
+    return Device(cl, context, cl.CommandQueue(context), found.name, release, *map(int, sizes))
 
 
 def _private_folder() -> None:

@@ -18,13 +18,16 @@ from uops.backends import cache
 from uops.backends.cache import ObjectCache
 from uops.backends.cstyle.language import NATIVE
 from uops.backends.opencl import device
-from uops.backends.opencl.launch import Shape, read
+from uops.backends.opencl.launch import MAX_LANES, Shape, read
 from uops.backends.opencl.render import ENTRY, OPS, render
+from uops.compiler.target import Machine
 from uops.spec.dtypes import DType
 from uops.spec.errors import Unsupported
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
+#: Bytes of a vector that a work-item loads at once: what GPUs have; a CPU's own are made of several work-items.
+WIDEST = 16
 #: One per process: what one target lends, the kernels of every one can reach.
 MEMORY = device.SharedMemory()
 
@@ -58,6 +61,16 @@ class Kernel:
         device.run(self._kernel, arguments, *sizes)
 
 
+def machine(found: device.Device) -> Machine:
+    """What schedules ask: workgroups and their memory. Its cores are behind the workgroups."""
+    return Machine(
+        vector_bytes=min(max(16, found.vector_bytes), WIDEST),
+        local_memory=found.local_memory,
+        workgroup=min(found.lanes, MAX_LANES),
+        fma=True,
+    )
+
+
 class OpenClTarget:
     """Render, compile (through the cache on disk) and load for PoCL. Raises Unsupported where there is none."""
 
@@ -69,6 +82,7 @@ class OpenClTarget:
         if why := device.missing():
             raise Unsupported(why, self.name)
         self.device = device.device()
+        self.machine = machine(self.device)
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
         self.key = cache.key(self.name, __version__, _pipeline(), self.device.name, self.device.version, *device.OPTIONS)
 

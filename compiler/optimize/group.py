@@ -4,6 +4,7 @@ Takes a Schedule with all its OptOps. Gives one without a Reduce over GROUP_REDU
 
     Reduce(x, r, g)   becomes   part = Reduce(x, r); LOCAL[g] = part; Barrier; Reduce(LOCAL[k], k)
 
+The second stage is a loop for a few parts; more of them are combined by halves, LOCAL[g] with LOCAL[g + n/2].
 The GROUP_REDUCE loops then stand around the whole kernel, as loops of lanes; each lane has the result, and the first one stores.
 Reduces of which neither stands in the other's lanes share them, if they have as many. LOCAL memory has one element per lane and
 per combination of vector axes on which the part depends; in a loop, a Barrier before it is written again keeps the lanes in step.
@@ -36,6 +37,8 @@ _VECTOR = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 _IN_ORDER = frozenset({AxisType.LOOP, AxisType.REDUCE})
 #: Dimensions of a launch: known extents share one, a symbolic one has its own.
 _DIMENSIONS = 3
+#: Parts up to which every lane reads them all; more are combined by halves, a Barrier after each.
+IN_TURN = 4
 SMALL = frozenset({dt.fp8e4m3, dt.fp8e5m2, dt.float16, dt.bfloat16})
 
 
@@ -128,9 +131,29 @@ class _Stages:
         fill = B.store(at(writable, own, own), part)
         others = [r for r in self.lanes if r not in own]
         ready = B.after(memory, UOp(Op.BARRIER, (first_lane(fill, {fill}, others),)))
+        if math.prod(map(extent, _groups(u))) > IN_TURN:
+            return B.cast(self.halved(u, memory, ready, own, others), u.dtype)
         again = {g: self.loop(g) for g in _groups(u)}
         read = UOp(Op.LOAD, (at(ready, [again.get(r, r) for r in own], own),), LoadArg())
         return B.cast(u.replace(src=(read, *again.values())), u.dtype)
+
+    def halved(self, u: UOp, memory: UOp, ready: UOp, own: Sequence[UOp], others: Sequence[UOp]) -> UOp:
+        """The parts combined by halves: lane k takes that of lane k + n/2, until there is one."""
+        index: dict[UOp, UOp] = {r: r for r in own}
+        for g in _groups(u):
+            n = extent(g)
+            while n > 1:
+                half = (n + 1) // 2
+                gate = _first(others, UOp(Op.CMPLT, (g, number(n - half))))
+                a, b = (
+                    UOp(Op.LOAD, (at(ready, list(x.values()), own), B.const(0, memory.dtype), gate), LoadArg())
+                    for x in (index, index | {g: UOp(Op.ADD, (g, number(half)))})
+                )
+                store = UOp(Op.STORE, (at(ready, list(index.values()), own), UOp(u.arg.op, (a, b)), gate))
+                ready = B.after(memory, UOp(Op.BARRIER, (store,)))
+                n = half
+            index[g], others = number(0), [*others, g]
+        return UOp(Op.LOAD, (at(ready, list(index.values()), own),), LoadArg())
 
     def memory(self, loops: Sequence[UOp], d: DType) -> UOp:
         size = math.prod(extent(r) for r in loops)
@@ -160,13 +183,18 @@ def first_lane(effect: UOp, stores: set[UOp], lanes: Sequence[UOp]) -> UOp:
     """The effect with its Stores done by the first of some lanes alone."""
     if not lanes:
         return effect
-    gate = UOp(Op.CMPLT, (lanes[0], number(1)))
-    for r in lanes[1:]:
-        gate = UOp(Op.AND, (gate, UOp(Op.CMPLT, (r, number(1)))))
+    gate = _first(lanes[1:], UOp(Op.CMPLT, (lanes[0], number(1))))
     new: Mapping[UOp, UOp] = {u: _gated(u, gate) for u in stores}
     if effect in new:
         return new[effect]
     return effect.replace(src=tuple(new.get(x, x) for x in effect.src))
+
+
+def _first(lanes: Sequence[UOp], gate: UOp) -> UOp:
+    """A gate that holds in the first of these lanes alone."""
+    for r in lanes:
+        gate = UOp(Op.AND, (gate, UOp(Op.CMPLT, (r, number(1)))))
+    return gate
 
 
 def _gated(store: UOp, gate: UOp) -> UOp:

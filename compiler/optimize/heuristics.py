@@ -16,6 +16,7 @@ LOCAL Buffers that it inserts. On a machine without vectors it changes nothing. 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -39,11 +40,19 @@ GATHER = 8
 #: Vectors per iteration of an elementwise loop, and accumulators of a reduction: enough to hide latency.
 ELEMENTWISE_VECTORS = 2
 REDUCE_VECTORS = 4
+#: Bytes per cycle from the second cache, and how much loads need beside what they take when they never wait.
+PANEL_BYTES = 24
+LOAD_SLACK = 1.2
+#: Most results of dot products that are summed side by side, and of one loop.
+DOTS = 12
+DOT_ROWS = 4
 #: Vectors of columns that are reduced side by side: long pieces of a row of memory.
 COLUMN_VECTORS = 16
 #: Work, in units of `passes.cost`, from which a value that two loops share is kept; and how many of them at most.
 KEPT_WORK = 14
 _MOST_KEPT = 3
+#: Rows of a product for which its columns, where no cache holds them, are read once in order.
+FEW_ROWS = 8
 #: Rows from which columns are swept, and how many rows are added to a tile of columns together.
 SWEPT_ROWS = 16
 ROWS_TOGETHER = 8
@@ -87,10 +96,11 @@ def _kept(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
 
 @dataclass(frozen=True, slots=True)
 class _Tile:
-    """A register tile: `rows` of `vectors` vectors each."""
+    """A register tile: `rows` of `vectors` vectors each, for `beside` rows of columns."""
 
     rows: int
     vectors: int
+    beside: int = 1
 
 
 class Facts:
@@ -126,12 +136,17 @@ def extent(r: UOp) -> int:
 
 def _vectorised(s: Schedule, f: Facts, machine: Machine, uniques: Iterator[int]) -> Schedule:
     lanes = max(1, machine.vector_bytes // f.itemsize)
+    turned = _turned(s, f, lanes, machine, uniques)
+    if turned is not None:
+        return _dots(turned, Facts(turned), lanes)
     lane = _output_lane(s, f, lanes)
+    if lane is None and len(f.reduces) == 1 and not f.held:
+        return _dots(s, f, lanes)
     if lane is not None:
         s = _lanes_of_output(s, f, lane, lanes, machine, uniques)
     for u in f.reduces:
         if lane is None or lane not in f.needs[u.src[0]]:
-            s = _lanes_of_reduce(s, f, u, lanes)
+            s = _lanes_of_reduce(s, f, u, lanes, REDUCE_VECTORS)
     for u in f.order:
         if u.op is Op.END and closed_by(u)[-1] not in f.held:
             s = _split_lanes(s, closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
@@ -162,21 +177,33 @@ def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Mach
             return _square(s, lane, across, lanes)
         vectors = min(COLUMN_VECTORS, machine.registers // 2) if summed else ELEMENTWISE_VECTORS
         if summed and extent(lane) > lanes * vectors and _rows_under(s, f, lane) >= SWEPT_ROWS:
-            return _swept(s, f, lane, lanes, machine, uniques)
+            return _swept(s, f, lane, None, lanes, machine, uniques)
         return _split_lanes(s, lane, lanes, vectors, AxisType.UPCAST)
-    tile = _best_tile(extent(rows), extent(lane), lanes, machine.registers)
-    s = _split_lanes(s, lane, lanes, tile.vectors, AxisType.UPCAST)
-    if tile.rows > 1:
-        if extent(rows) % tile.rows:
-            s, rows = clamped(s, s.ranges[_number(s, rows)], tile.rows)
-        s = apply(s, Split(_number(s, rows), tile.rows, AxisType.UPCAST))
+    streamed = _rows_under(s, f, lane) * extent(lane) * f.itemsize > (machine.caches or _CACHES)[1]
+    if extent(rows) <= FEW_ROWS and streamed and len(f.reduces) == 1:
+        return _swept(s, f, lane, rows, lanes, machine, uniques)
+    return _tiled(s, f, rows, lane, machine, uniques)
+
+
+def _tiled(s: Schedule, f: Facts, rows: UOp, lane: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """A register tile, and the panel of operands that its rows share."""
+    lanes = min(machine.vector_bytes // f.itemsize, 1 << (extent(lane) - 1).bit_length())
+    beside = _beside_loop(s, f, rows, lane) if extent(lane) <= 2 * lanes else None
+    tile = _best_tile(extent(rows), extent(beside) if beside is not None else 1, extent(lane), lanes, machine)
+    s = _split_by(s, lane, tile.vectors * lanes, AxisType.UPCAST)
+    for loop, factor in ((rows, tile.rows), (beside, tile.beside)):
+        if loop is not None and factor > 1:
+            r = s.ranges[_number(s, loop)]
+            s, r = clamped(s, r, factor) if extent(r) % factor else (s, r)
+            s = apply(s, Split(_number(s, r), factor, AxisType.UPCAST))
     return _packed(s, rows, lane, machine, uniques)
 
 
-def _swept(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """Columns in tiles whose results fit half of the first cache, swept row by row; some rows at a time."""
+def _swept(s: Schedule, f: Facts, lane: UOp, beside: UOp | None, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """Columns in tiles whose results fit half of the first cache, swept row by row; some rows at a time. `beside` is another output
+    loop, for all of whose iterations the columns are read once."""
     n = lanes * ELEMENTWISE_VECTORS
-    most = (machine.caches or _CACHES)[0] // 2 // f.itemsize // n * n
+    most = (machine.caches or _CACHES)[0] // 2 // f.itemsize // (extent(beside) if beside is not None else 1) // n * n
     tiles = -(-extent(lane) // most)
     tile = -(-extent(lane) // (tiles * n)) * n
     if extent(lane) % tile:
@@ -185,7 +212,10 @@ def _swept(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Machine, uniqu
     vectors = _newest(s)
     if tiles > 1:
         s = apply(s, Split(_number(s, lane), tile // n, AxisType.LOOP))
-    columns = (_newest(s) if tiles > 1 else s.ranges[_number(s, lane)], vectors)
+    columns: tuple[UOp, ...] = (_newest(s) if tiles > 1 else s.ranges[_number(s, lane)], vectors)
+    if beside is not None:
+        s = apply(s, Split(_number(s, beside), extent(beside), AxisType.UPCAST))
+        columns = (_newest(s), *columns)
     for _ in f.reduces:
         u = _column_sum(s, columns)
         if u is None:
@@ -256,7 +286,8 @@ def _panel(s: Schedule, rows: UOp, columns: UOp) -> tuple[UOp, tuple[UOp, ...]] 
     if len(found) != 1:
         return None
     reduced = closed_by(f.reduces[0])
-    vectors = [r for r in s.ranges if r.arg.type is AxisType.UPCAST and r in f.needs[found[0]]]
+    stores = {r: f.store.stride(r) or 0 for r in s.ranges}
+    vectors = sorted((r for r in s.ranges if r.arg.type is AxisType.UPCAST and r in f.needs[found[0]]), key=lambda r: -stores[r])
     over = (*(r for r in s.ranges if r in reduced and r in f.needs[found[0]]), *vectors)
     return found[0], over
 
@@ -274,16 +305,28 @@ def _row_loop(s: Schedule, f: Facts, lane: UOp) -> UOp | None:
     return None
 
 
-def _best_tile(rows: int, columns: int, lanes: int, registers: int) -> _Tile:
-    """The tile with the most products per load, weighed by the share of it that is not padding."""
-    found, best = _Tile(1, 1), 0.0
-    for vectors in range(1, 5):
-        most = max(1, (registers - 1 - vectors) // vectors)
+def _beside_loop(s: Schedule, f: Facts, rows: UOp, lane: UOp) -> UOp | None:
+    """Another output loop of columns: what changes with the rows does not change with it, as with rows of an image and its filters."""
+    (*_, u) = (u for u in f.reduces if lane in f.needs[u.src[0]])
+    shared = [a.node for a in f.below(u) if rows in f.needs[a.node]]
+    others = (r for r in reversed(s.outputs) if r not in (rows, lane) and r not in f.held and r in f.needs[u.src[0]])
+    return next((r for r in others if not any(r in f.needs[a] for a in shared)), None)
+
+
+def _best_tile(rows: int, beside: int, columns: int, lanes: int, machine: Machine) -> _Tile:
+    """The tile that keeps the arithmetic units busiest with iterations that are no padding; of equal ones that with the most
+    products per load. Two products, two loads and so many bytes of the panel, from the second cache, are done per cycle."""
+    found, best = _Tile(1, 1, 1), 0.0
+    for along, b in itertools.product(range(1, 5), range(1, 1 + min(beside, 4))):
+        vectors = along * b
+        most = max(1, (machine.registers - 1 - vectors) // vectors)
         for r in range(1, min(most, rows) + 1):
-            used = _share(rows, r) * _share(columns, vectors * lanes)
-            score = used * (r * vectors) / (r + vectors)
+            used = _share(rows, r) * _share(columns, along * lanes) * _share(beside, b)
+            products = r * vectors / 2
+            cycles = max(products, LOAD_SLACK * (r + vectors) / 2, vectors * machine.vector_bytes / PANEL_BYTES)
+            score = used * products / cycles * (1 + 0.02 * r * vectors / (r + vectors))
             if score > best:
-                found, best = _Tile(r, vectors), score
+                found, best = _Tile(r, along, b), score
     return found
 
 
@@ -292,13 +335,46 @@ def _share(n: int, k: int) -> float:
     return n / (-(-n // k) * k)
 
 
-def _lanes_of_reduce(s: Schedule, f: Facts, u: UOp, lanes: int) -> Schedule:
+def _lanes_of_reduce(s: Schedule, f: Facts, u: UOp, lanes: int, vectors: int) -> Schedule:
     """The last loop of a Reduce as lanes, where its loads are contiguous."""
-    r = closed_by(u)[-1]
-    loads = f.below(u)
-    if r in f.held or extent(r) < lanes or f.gather_cost(r, loads) > len(loads):
+    return _split_lanes(s, closed_by(u)[-1], lanes, vectors, AxisType.UNROLL) if _has_lanes(f, u, lanes) else s
+
+
+def _has_lanes(f: Facts, u: UOp, lanes: int) -> bool:
+    r, loads = closed_by(u)[-1], f.below(u)
+    return r not in f.held and extent(r) >= lanes and f.gather_cost(r, loads) <= len(loads)
+
+
+def _dots(s: Schedule, f: Facts, lanes: int) -> Schedule:
+    """One Reduce in lanes, for some results side by side: they share loads, and what folding the lanes costs in time."""
+    (u,) = f.reduces
+    if not _has_lanes(f, u, lanes):
         return s
-    return _split_lanes(s, r, lanes, REDUCE_VECTORS, AxisType.UNROLL)
+    beside = 1
+    for r in reversed([r for r in s.outputs if r in f.needs[u.src[0]]]):
+        k = next(k for k in range(min(extent(r), DOT_ROWS), 0, -1) if k * beside <= DOTS)
+        s, r = clamped(s, r, k) if extent(r) % k else (s, r)
+        s, beside = _split_by(s, r, k, AxisType.UPCAST), beside * k
+    return _lanes_of_reduce(s, Facts(s), Facts(s).reduces[0], lanes, max(1, min(REDUCE_VECTORS, 2 * REDUCE_VECTORS // beside)))
+
+
+def _turned(s: Schedule, f: Facts, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule | None:
+    """A product with fewer columns than a vector has lanes, ready for lanes along its Reduce: the operand that is not contiguous
+    there is turned in LOCAL memory. None for any other kernel."""
+    lane = next((r for r in s.outputs if f.store.stride(r) == 1), None)
+    if lane is None or extent(lane) >= lanes or len(f.reduces) != 1 or lane not in f.needs[f.reduces[0].src[0]] or f.held:
+        return None
+    k, loads = closed_by(f.reduces[0])[-1], f.below(f.reduces[0])
+    across = [a for a in loads if a.stride(k) not in _COST]
+    if len(across) != 1 or extent(k) < lanes or not any(a.stride(k) == 1 and lane not in f.needs[a.node] for a in loads):
+        return None
+    own = f.needs[across[0].node]
+    over = (*(r for r in s.outputs if r in own), *(r for r in closed_by(f.reduces[0]) if r in own))
+    size = math.prod(map(extent, over)) * across[0].node.dtype.itemsize
+    reused = math.prod(extent(r) for r in s.outputs if r not in own)
+    if reused < REUSED_ROWS or size * 2 > (machine.caches or _CACHES)[1] or not own <= set(over):
+        return None
+    return staged(s, [(across[0].node, over)], next(uniques))
 
 
 # ---------------------------------------------------------------------------------------------------------------- OptOps

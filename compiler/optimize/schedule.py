@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -42,7 +43,7 @@ class Rejected(UopsError):
     """An OptOp that may not be applied: the reason, with the ruling that gives it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Schedule:
     """`effect` is the Store (or Group) of the kernel without the Ends of its output loops, which are `outputs`.
 
@@ -56,7 +57,7 @@ class Schedule:
     done: tuple[OptOp, ...] = ()
     fixed: frozenset[int] = frozenset()
 
-    @property
+    @functools.cached_property
     def ranges(self) -> tuple[UOp, ...]:
         """Every loop, in the order that numbers the axes (R95)."""
         inner = dict.fromkeys(r for u in toposort(self.effect) if u.op in _CLOSERS for r in closed_by(u))

@@ -53,8 +53,8 @@ def runs(lanes: Lanes, n: int) -> list[list[int]]:
 
 
 def _steady(places: Sequence[tuple[int, int]]) -> list[list[int]]:
-    """Runs with one step from position to position, for (address, position) pairs that meet in an address: where a row is padded, its
-    last positions, which are gated off, have the addresses of the next row's first."""
+    """Runs with one step from position to position, for (address, position) pairs that meet in an address: where a row is padded,
+    its last positions, which are gated off, have the addresses of the next row's first."""
     address = {p: c for c, p in places}
     holders: dict[int, list[int]] = {}
     for c, p in places:

@@ -156,12 +156,13 @@ class _Hazards:
             s = user.src[k]
             if (s, own) in seen or s in self.late or memory not in self._sees(s):
                 continue
-            seen.add((s, own))
             own = own and s.shape == target.shape
             if s in self.memory:
                 if not (own and is_same(s, target)) and not are_apart(s, target):
                     found.append((user, k))
-            elif s.op in ALU and own:
+                continue
+            seen.add((s, own))
+            if s.op in ALU and own:
                 pending += [(s, j, True) for j in range(len(s.src))]
             elif s.op in STEP and user is not store:
                 pending.append((s, 0, False))

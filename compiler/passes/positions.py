@@ -35,7 +35,7 @@ def size(u: UOp) -> int:
 def narrow(piece: Piece) -> Piece:
     """One lane for lanes that hold one element."""
     first = piece[0]
-    return piece if len(piece) == 1 or any(p != first for p in piece) else (first,)
+    return piece if len(piece) == 1 or piece.count(first) < len(piece) else (first,)
 
 
 def index_of(u: UOp) -> UOp:
@@ -143,6 +143,8 @@ class Sums:
     def moved(self, u: UOp, piece: Piece) -> Piece:
         """The piece of the source that a movement op shows; may hold NOTHING."""
         at = self.tables.get(u)
+        if at is None and u.op is Op.EXPAND and size(u.src[0]) == 1:
+            return SCALAR
         if at is None:
             at = self.tables[u] = table(u)
         return narrow(tuple([at[p] for p in piece]))

@@ -70,7 +70,7 @@ def _primitive(body: UOp) -> UOp:
     """`body` with its elementwise ops decomposed and its small floats as bits."""
     done: dict[UOp, UOp] = {}
     for u in toposort(body):
-        done[u] = _lower(u, tuple(done[s] for s in u.src))
+        done[u] = _lower(u, tuple([done[s] for s in u.src]))
     note("decompose", body, done[body], done)
     return done[body]
 

@@ -22,58 +22,66 @@ from uops.spec.ops import Op
 def machine_widths(kernel: UOp) -> UOp:
     """`kernel` with index arithmetic in int32 or int64."""
     order = toposort(kernel)
-    sizes = set(toposort(*(u.src[0] for u in order if u.op is Op.PARAM and u.src)))
-    values = [u for u in order if u.dtype is dt.index and u.op is not Op.STACK and _is_used(u, sizes)]
-    width = _width(values, kernel)
+    width = _width(order, kernel)
     done: dict[UOp, UOp] = {}
+    values: dict[UOp, UOp] = {}  # what a source is as a machine integer, if it is an index value
     for u in order:
-        done[u] = _convert(u, done, width)
+        made = done[u] = _convert(u, done, values, width)
+        if u.dtype is not _INDEX or u.op not in _COUNTERS:
+            values[u] = made
     note("widths", kernel, done[kernel], done)
     return done[kernel]
 
 
-def _is_used(u: UOp, sizes: set[UOp]) -> bool:
-    """A constant or variable that only spells a shape needs no width, but then it is small as well."""
-    return u not in sizes or u.op is not Op.CONST
+_INDEX = dt.index
+_COUNTERS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
+_NARROW, _WIDE = (dt.int32.min, dt.int32.max), (dt.int64.min, dt.int64.max)
 
 
-def _width(values: Iterable[UOp], kernel: UOp) -> DType:
+def _width(order: Iterable[UOp], kernel: UOp) -> DType:
+    """The narrower width that holds every index value. A constant that only spells a shape needs none."""
     chosen = dt.int32
-    for u in values:
-        lo, hi = u.min_max or (dt.index.min, dt.index.max)
-        if not (dt.int64.min <= lo and hi <= dt.int64.max):
+    sizes: set[UOp] | None = None
+    for u in order:
+        if u.dtype is not _INDEX or u.op is Op.STACK:
+            continue
+        lo, hi = u.min_max or (_INDEX.min, _INDEX.max)
+        if _NARROW[0] <= lo and hi <= _NARROW[1]:
+            continue
+        if sizes is None:
+            sizes = set(toposort(*(p.src[0] for p in order if p.op is Op.PARAM and p.src)))
+        if u.op is Op.CONST and u in sizes:
+            continue
+        if not (_WIDE[0] <= lo and hi <= _WIDE[1]):
             raise untranslatable(
                 "R08 (index dtype)", u, f"the value may be anything in [{lo}, {hi}], which int64 does not hold", kernel
             )
-        if not (dt.int32.min <= lo and hi <= dt.int32.max):
-            chosen = dt.int64
+        chosen = dt.int64
     return chosen
 
 
-def _convert(u: UOp, done: dict[UOp, UOp], width: DType) -> UOp:
+def _convert(u: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], width: DType) -> UOp:
     """`u` on converted sources. Where a source is a counter (Range, variable, constant) the value of it is meant, in `width`."""
-    if u.op in (Op.PARAM, Op.CONST):
+    op = u.op
+    if op is Op.PARAM or op is Op.CONST:  # the shape of a Param is the Param's, which stays
         return u
-    if u.op is Op.STACK:  # of lanes; the shape of a Param is the Param's, which stays
-        lane = {s: _value(s, done, width) for s in u.src}
-        return u.replace(src=tuple([lane[s] for s in u.src]))
-    if u.op is Op.RANGE:
+    if op is Op.RANGE:
         bound = u.src[0]
-        return u if bound.op in (Op.CONST, Op.PARAM) else u.replace(src=(B.cast(_value(bound, done, width), dt.int64),))
-    if u.op in (Op.END, Op.AFTER):
-        return u.replace(src=tuple(done[s] for s in u.src))
-    src = tuple(_value(s, done, width) for s in u.src)
-    if u.op is Op.CAST and u.dtype is dt.index:
-        return UOp(Op.CAST, src, CastArg(width)) if not src[0].dtype.is_float else B.cast(B.cast(src[0], dt.int64), width)
-    return u if src == u.src else u.replace(src=src)
+        return u if bound.op in (Op.CONST, Op.PARAM) else u.replace(src=(B.cast(_value(bound, done, values, width), dt.int64),))
+    if op is Op.END or op is Op.AFTER:
+        src = tuple([done[s] for s in u.src])
+    else:
+        src = tuple([values.get(s) or _value(s, done, values, width) for s in u.src])
+    if op is Op.CAST and u.dtype is _INDEX:
+        return UOp(op, src, CastArg(width)) if not src[0].dtype.is_float else B.cast(B.cast(src[0], dt.int64), width)
+    return u if src == u.src else UOp(op, src, u.arg, u.tag)
 
 
-def _value(s: UOp, done: dict[UOp, UOp], width: DType) -> UOp:
+def _value(s: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], width: DType) -> UOp:
     """A source as a machine integer if it is an index value."""
-    if s.dtype is not dt.index:
-        return done[s]
-    if s.op is Op.CONST:
-        return UOp(Op.CONST, (), ConstArg(s.arg.value, width))
-    if s.op in (Op.RANGE, Op.PARAM):
-        return UOp(Op.CAST, (done[s],), CastArg(width))
-    return done[s]
+    found = values.get(s)
+    if found is None:
+        constant = s.op is Op.CONST
+        found = UOp(Op.CONST, (), ConstArg(s.arg.value, width)) if constant else UOp(Op.CAST, (done[s],), CastArg(width))
+        values[s] = found
+    return found

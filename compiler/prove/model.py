@@ -127,10 +127,12 @@ def within(t: Term, low: int, high: int) -> Term:
 
 
 def equal(a: Value, b: Value) -> Term:
-    """That `b` is a value that may stand for `a`: the bits, where `a` has known ones (R28); else all NaNs are one (R20)."""
+    """That `b` is a value that may stand for `a`: of known bits, the same (R28), else all NaNs are one (R20)."""
     if a.bits is None:
         return smt.same(a.term, b.term)
-    return smt.FALSE if b.bits is None else smt.same(a.bits, b.bits)
+    if b.bits is None:  # a NaN that arithmetic made has any bits
+        return smt.and_(smt.not_(smt.app("fp.isNaN", a.term, sort=BOOL)), smt.same(a.term, b.term))
+    return smt.same(a.bits, b.bits)
 
 
 # Floats and their bits

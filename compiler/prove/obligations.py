@@ -33,11 +33,12 @@ from uops.spec.record import dataclass
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """Queries, one per case: all unsatisfiable means proved. A model of one is a counterexample where it is `concrete`; else the
-    query only knows less than the semantics says. `seconds` is the limit of each."""
+    query only knows less than the semantics says. `steps` of the solver are the limit of each, some millions a second: a limit
+    that a busy machine does not move."""
 
     by: str
     queries: tuple[str, ...]
-    seconds: float
+    steps: int
     concrete: bool = True
 
 
@@ -54,7 +55,7 @@ class Plan:
     @property
     def key(self) -> str:
         """SHA-256 of the texts of all its queries, and their limits."""
-        parts = [f"{a.by} {a.seconds}\n{q}" for a in self.attempts for q in a.queries]
+        parts = [f"{a.by} {a.steps}\n{q}" for a in self.attempts for q in a.queries]
         return hashlib.sha256("\n".join([*parts, f"possible\n{self.possible}", *self.needs]).encode()).hexdigest()
 
 
@@ -114,13 +115,13 @@ def _dtypes(*typed: Typed | None) -> set[DType]:
 
 @dataclass(frozen=True, slots=True)
 class Theory:
-    """How to model one obligation: representations, and the encodings of division to try with their limits in seconds."""
+    """How to model one obligation: representations, and the encodings of division to try with their limits in steps."""
 
     by: str
     machine: Form
     index: Form
     exact: bool = False
-    encodings: tuple[tuple[Encoding, float], ...] = ((Encoding.NATIVE, 20.0),)
+    encodings: tuple[tuple[Encoding, int], ...] = ((Encoding.NATIVE, 100_000_000),)
 
 
 _BITS = Theory("bits", Form.BITS, Form.WIDE)
@@ -132,7 +133,12 @@ _DIVIDED = Theory(
     "whole",
     Form.WHOLE,
     Form.WHOLE,
-    encodings=((Encoding.NATIVE, 1.0), (Encoding.SKOLEM, 3.0), (Encoding.NATIVE, 10.0), (Encoding.SKOLEM, 20.0)),
+    encodings=(
+        (Encoding.NATIVE, 2_000_000),
+        (Encoding.SKOLEM, 6_000_000),
+        (Encoding.NATIVE, 20_000_000),
+        (Encoding.SKOLEM, 40_000_000),
+    ),
 )
 _CASTS = frozenset({Op.CAST, Op.BITCAST})
 _MOVING = BITWISE | {Op.WHERE, Op.NOT}
@@ -259,16 +265,17 @@ def _obligation(rule: Rule, a: Assignment) -> Obligation:
 
 
 def _plan(theory: Theory, rule: Rule, a: Assignment) -> Plan:
+    smt.forget()
     try:
         q = _query(theory, rule, a)
     except Unmodelled as e:
         return Plan(why=str(e))
     assumed, split = _split(q)
     attempts = []
-    for encoding, seconds in theory.encodings:
+    for encoding, steps in theory.encodings:
         by = f"{theory.by} {encoding.value}" if len(theory.encodings) > 1 else theory.by
         queries = tuple([smt.script(terms, encoding, known) for terms, known in split])
-        attempts.append(Attempt(by, queries, seconds, q.concrete))
+        attempts.append(Attempt(by, queries, steps, q.concrete))
     possible = smt.script(assumed) if rule.when is not None else None
     return Plan(tuple(attempts), possible, q.needs)
 

@@ -10,7 +10,7 @@ divisors where native does not.
 from __future__ import annotations
 
 import itertools
-import weakref
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -44,11 +44,13 @@ class Kind(Enum):
     DECLARED = "declared"
     LITERAL = "literal"
 
+    __hash__ = object.__hash__  # members are unique
+
 
 class Term:
     """One node; immutable by convention, interned, compared by identity."""
 
-    __slots__ = ("__weakref__", "args", "head", "kind", "sort")
+    __slots__ = ("args", "head", "kind", "sort")
 
     def __init__(self, head: str, args: tuple[Term, ...], sort: Sort, kind: Kind) -> None:
         self.head, self.args, self.sort, self.kind = head, args, sort, kind
@@ -57,14 +59,26 @@ class Term:
         return inline(self)
 
 
-_interned: weakref.WeakValueDictionary[tuple[object, ...], Term] = weakref.WeakValueDictionary()
+class _Table(threading.local):
+    """The interned terms of one thread."""
+
+    def __init__(self) -> None:
+        self.terms: dict[tuple[object, ...], Term] = {}
+
+
+_table = _Table()
+
+
+def forget() -> None:
+    """Drop this thread's terms, between queries: a term made before is not one made after, but for the constants below."""
+    _table.terms.clear()
 
 
 def _make(head: str, args: tuple[Term, ...], sort: Sort, kind: Kind) -> Term:
     key = (head, args, sort, kind)
-    found = _interned.get(key)
+    found = _table.terms.get(key)
     if found is None:
-        found = _interned[key] = Term(head, args, sort, kind)
+        found = _table.terms[key] = Term(head, args, sort, kind)
     return found
 
 

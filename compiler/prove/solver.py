@@ -22,8 +22,9 @@ from typing import Generic, TypeVar
 from uops.spec.errors import UopsError
 from uops.spec.record import dataclass as record
 
-#: What a worker may take beyond the limit that it was told, before it is killed.
-GRACE = 2.0
+#: Seconds that a query may take at most, however busy the machine is; and how much longer until its process is killed.
+LONGEST = 120.0
+GRACE = 5.0
 _START = 60.0
 
 T = TypeVar("T")
@@ -56,18 +57,19 @@ class Worker:
     """One solver process, started when first asked and again after a death."""
 
     seed: int = 0
+    seconds: float = LONGEST
     process: subprocess.Popen[bytes] | None = None
     _rest: bytes = b""
 
-    def ask(self, query: str, seconds: float, wanted: Sequence[str] = ()) -> Answer:
+    def ask(self, query: str, steps: int, wanted: Sequence[str] = ()) -> Answer:
         """The answer to one query."""
-        task = {"query": query, "seconds": seconds, "seed": self.seed, "ask": list(wanted)}
+        task = {"query": query, "steps": steps, "seconds": self.seconds, "seed": self.seed, "ask": list(wanted)}
         process = self._started()
         assert process.stdin is not None
         try:
             process.stdin.write(json.dumps(task).encode() + b"\n")
             process.stdin.flush()
-            line = self._line(seconds + GRACE)
+            line = self._line(self.seconds + GRACE)
         except (BrokenPipeError, EOFError):
             self.close()
             return Answer("unknown", {}, "the solver's process died")

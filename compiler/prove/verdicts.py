@@ -65,13 +65,13 @@ def _try(worker: Worker, o: Obligation, plan: Plan, a: Attempt) -> Verdict | str
     """The verdict of one attempt, or why it gives none."""
     names = [n for n, _ in o.variables]
     for query in a.queries:
-        answer = worker.ask(query, a.seconds, names)
+        answer = worker.ask(query, a.steps, names)
         if answer.result == "sat" and a.concrete:
             return Verdict(o, Status.REFUTED, a.by, tuple(sorted(answer.model.items())))
         if answer.result != "unsat":
             return answer.reason or f"{a.by} knows too little"
     if plan.possible is not None:
-        found = worker.ask(plan.possible, a.seconds).result
+        found = worker.ask(plan.possible, a.steps).result
         if found != "sat":
             return Verdict(o, Status.VACUOUS if found == "unsat" else Status.UNKNOWN, f"whether the condition can hold: {found}")
     return Verdict(o, Status.PROVED, a.by, plan=plan)
@@ -80,7 +80,7 @@ def _try(worker: Worker, o: Obligation, plan: Plan, a: Attempt) -> Verdict | str
 def lemma_obligation(pair: str) -> Obligation:
     """The lemma `source>target`."""
     source, target = (dt.SHORT[d] for d in pair.split(">"))
-    plan = Plan((Attempt("bits", (smt.script([smt.not_(lemma(source, target))]),), 30.0),))
+    plan = Plan((Attempt("bits", (smt.script([smt.not_(lemma(source, target))]),), 200_000_000),))
     return Obligation(LEMMA, pair, (lambda: plan,), (("x", source),))
 
 

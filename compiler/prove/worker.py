@@ -1,6 +1,6 @@
 """The process that holds Z3, and the only module that imports it.
 
-Reads one JSON object per line, {"query", "seconds", "seed", "ask"}, and answers each with {"result", "model", "reason"}: result is
+Reads one JSON object per line, {"query", "steps", "seconds", "seed", "ask"}, and answers each with {"result", "model", "reason"}: result is
 "unsat", "sat" or "unknown", model the values of the constants asked for. Started by `solver`, which limits its time and kills it
 where that does not end it; its memory is limited here.
 """
@@ -36,7 +36,7 @@ def _answer(z3: Any, task: dict[str, Any]) -> dict[str, Any]:
     for name in ("smt.random_seed", "sat.random_seed"):
         z3.set_param(name, task["seed"])
     solver = z3.Solver()
-    solver.set(timeout=max(1, int(task["seconds"] * 1000)))
+    solver.set(rlimit=task["steps"], timeout=int(task["seconds"] * 1000))
     try:
         solver.from_string(task["query"])
         result = str(solver.check())

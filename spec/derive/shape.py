@@ -78,7 +78,11 @@ def scalar(u: UOp) -> Shape:
 
 
 def of_alu(u: UOp) -> Shape:
-    return broadcast([s.shape for s in u.src])
+    shape: Shape = u.src[0].shape
+    for s in u.src[1:]:
+        if s.shape != shape:
+            return broadcast([s.shape for s in u.src])
+    return shape
 
 
 def of_param(u: UOp) -> Shape:

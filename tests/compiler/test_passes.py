@@ -88,7 +88,7 @@ def contiguous_sources(graph: UOp) -> list[Op]:
 def test_a_store_that_reads_its_target_reads_it_fully_first() -> None:
     a = b.buffer(6, dt.float32, unique=1)
     assert contiguous_sources(b.assign(a, b.flip(a, (True,)))) == [Op.FLIP]
-    assert contiguous_sources(b.assign(a, b.add(a, 1.0))) == [Op.ADD]
+    assert contiguous_sources(b.assign(a, b.add(a, 1.0))) == []  # every iteration reads what it overwrites
     other = b.buffer(6, dt.float32, unique=2)
     assert contiguous_sources(b.assign(a, b.add(other, 1.0))) == []
 

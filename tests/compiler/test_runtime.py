@@ -109,3 +109,55 @@ def test_a_program_may_run_in_several_threads(pyref: Any) -> None:
     for t in threads:
         t.join()
     assert found == {k: 30.0 + 12 * k for k in range(8)}
+
+
+def test_the_function_takes_params_then_variables_then_buffers(pyref: Any) -> None:
+    """Params by slot, variables by name, Buffers that the graph does not fill by number; the others do not appear."""
+    n, m = b.variable("n", 0, 9), b.variable("m", 0, 9)
+    a, own = b.buffer(2, dt.int64, unique=9), b.buffer(2, dt.int64, unique=3)
+    x, y = b.param(4, (2,), dt.int64), b.param(1, (2,), dt.int64)
+    scaled = b.add(b.mul(x, b.cast(n, dt.int64)), b.mul(y, b.cast(m, dt.int64)))
+    value = b.add(b.after(own, b.store(own, scaled)), a)
+    program = compile(b.tuple_(value, b.after(a, b.store(a, b.neg(x)))), pyref, FRESH)
+    assert program.keys == ("p1", "p4", "m", "n", "b3", "b9")
+    assert program.written_keys == ("b3", "b9")
+    one, ten = np.array([1, 2]), np.array([10, 20])
+    values = program.function(one, ten, 3, 2, None, np.array([100, 100]))
+    assert [v.tolist() for v in values] == [[123, 146], [-10, -20], [23, 46], [-10, -20]]
+    found = program({"p1": one, "p4": ten, "m": 3, "n": 2, "b9": np.array([100, 100])})
+    assert [v.tolist() for v in found.values] == [[123, 146], [-10, -20]]
+    assert {k: v.tolist() for k, v in found.buffers.items()} == {"b3": [23, 46], "b9": [-10, -20]}
+
+
+def test_the_function_of_one_value_gives_an_array_and_of_several_a_tuple(pyref: Any) -> None:
+    assert compile(b.add(X, 1.0), pyref, FRESH).function(DATA).tolist() == (DATA + 1).tolist()
+    assert isinstance(compile(b.tuple_(b.add(X, 1.0)), pyref, FRESH).function(DATA), np.ndarray)
+    two = compile(b.tuple_(b.add(X, 1.0), b.neg(X)), pyref, FRESH).function(DATA)
+    assert isinstance(two, tuple) and [v.tolist() for v in two] == [(DATA + 1).tolist(), (-DATA).tolist()]
+    assert isinstance(compile(b.sink(b.store(X, b.neg(X))), pyref, FRESH).function(DATA), tuple)
+
+
+def test_missing_and_superfluous_arguments_are_said(pyref: Any) -> None:
+    program = compile(b.add(X, b.param(1, (2, 3), dt.float32)), pyref, FRESH)
+    for arguments in ((DATA,), (DATA, None)):
+        with pytest.raises(SpecError, match="input 'p1' is missing: it needs float32 of shape \\(2, 3\\)"):
+            program.function(*arguments)
+    with pytest.raises(SpecError, match="the program takes 2 arguments \\(p0, p1\\), got 3"):
+        program.function(DATA, DATA, DATA)
+
+
+def test_arrays_of_another_byte_order_and_of_odd_addresses_are_converted(pyref: Any) -> None:
+    program = compile(b.add(X, 1.0), pyref, FRESH)
+    odd = np.frombuffer(b"x" + DATA.tobytes(), np.float32, 6, 1).reshape(2, 3)
+    assert not odd.flags.aligned
+    for array in (DATA.astype(">f4"), odd, DATA.view(np.recarray)):
+        assert program.function(array).tolist() == (DATA + 1).tolist()
+
+
+def test_settings_of_calls_are_read_from_the_environment() -> None:
+    assert Config.read({}) == Config()
+    found = Config.read({"UOPS_ENTRY": "ctypes", "UOPS_THREADS": "3"})
+    assert (found.entry, found.threads) == ("ctypes", 3)
+    for name, value in (("UOPS_ENTRY", "c"), ("UOPS_THREADS", "-1"), ("UOPS_THREADS", "two")):
+        with pytest.raises(SpecError, match=f"{name} is .*, got '{value}'"):
+            Config.read({name: value})

@@ -113,6 +113,13 @@ def test_squares_of_gated_loads_and_of_expressions() -> None:
     assert count(selected, Op.LOAD, (8,)) == 16 and count(selected, Op.LOAD, ()) == 0
 
 
+def test_padded_rows_are_stored_in_whole_vectors() -> None:
+    """The last lanes of a row, gated off, have the addresses of the next row's first."""
+    root = scheduled(b.add(p(0, 6, 13), 1.0), padded(1, 16), split(1, 16, UPCAST), split(0, 3, UPCAST))
+    selected = agree(root, {"p0": floats(6, 13)})["selected"]
+    assert count(selected, Op.STORE) == 3 * 16 // min(16, machine_of(FAST).lanes(F32))
+
+
 def test_columns_that_form_no_square_are_loaded_lane_by_lane() -> None:
     agree(scheduled(b.permute(p(0, 32, 3), (1, 0)), split(1, 16, UPCAST), split(0, 3, UPCAST)), {"p0": floats(32, 3)})
     diagonal = b.shrink(b.reshape(p(0, 16 * 17), (16, 17)), (0, 0), (16, 1))

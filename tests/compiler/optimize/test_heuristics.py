@@ -78,8 +78,27 @@ def test_rows_that_a_tile_adds_read_what_the_last_row_reads() -> None:
 
 
 def test_rows_are_summed_in_lanes_and_columns_side_by_side() -> None:
-    assert shape(choose(first(b.reduce(p(0, 8, 128), Op.ADD, (1,))), WIDE, count(100))) == [("L", 8), ("R", 2), ("r", 64)]
+    assert shape(choose(first(b.reduce(p(0, 8, 128), Op.ADD, (1,))), WIDE, count(100))) == [("L", 2), ("u", 4), ("R", 4), ("r", 32)]
     assert shape(choose(first(b.reduce(p(0, 8, 512), Op.ADD, (0,))), WIDE, count(100))) == [("L", 2), ("u", 256), ("R", 8)]
+
+
+def test_a_product_of_few_columns_turns_them_and_sums_lanes() -> None:
+    s = choose(first(matmul(p(0, 90, 64), p(1, 64, 3))), WIDE, count(100))
+    assert shape(s) == [("L", 23), ("L", 3), ("L", 64), ("u", 3), ("u", 4), ("R", 4), ("r", 16)] and local_sizes(s) == [192]
+
+
+def test_a_product_of_few_rows_reads_its_columns_once_in_order() -> None:
+    axes = shape(choose(first(matmul(p(0, 3, 512), p(1, 512, 2048))), WIDE, count(100)))
+    assert ("u", 3) in axes and ("r", 8) in axes
+    held = shape(choose(first(matmul(p(0, 3, 64), p(1, 64, 128))), WIDE, count(100)))  # a cache holds them
+    assert not any(letter == "r" for letter, _ in held)
+
+
+def test_rows_of_a_small_image_lie_beside_each_other_in_a_tile() -> None:
+    """Products of filters (rows) with pixels: an image row of 14 is one vector, so that a tile takes two or more of them."""
+    pixels, filters = b.reshape(p(0, 20, 14 * 14), (1, 20, 14, 14)), b.reshape(p(1, 32, 20), (32, 20, 1, 1))
+    s = choose(first(b.reduce(b.mul(filters, pixels), Op.ADD, (1,))), WIDE, count(100))
+    assert sum(letter == "u" for letter, _ in shape(s)) >= 2
 
 
 def test_a_transposed_copy_is_a_square_of_lanes_of_two_loops() -> None:

@@ -1,0 +1,103 @@
+"""The prover's semantics as a meaning that `uops.fuzz.agreement` can judge: bits in, bits out."""
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from evaluator import evaluate
+
+from uops.compiler.prove import smt
+from uops.compiler.prove.model import Form, Model, Unmodelled, Value
+from uops.compiler.prove.semantics import mean
+from uops.compiler.prove.solver import Worker
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
+from uops.spec.ops import Op
+
+Bits = Any
+STORED = {
+    dt.fp8e4m3: ml_dtypes.float8_e4m3fn, dt.fp8e5m2: ml_dtypes.float8_e5m2, dt.float16: np.float16,
+    dt.bfloat16: ml_dtypes.bfloat16, dt.float32: np.float32, dt.float64: np.float64,
+}  # fmt: skip
+
+
+def result_of(m: Model, op: Op, kinds: tuple[DType, ...], result: DType) -> Value:
+    """The symbolic result on operands x0, x1, ..."""
+    operands = [m.variable(f"x{k}", d) for k, d in enumerate(kinds)]
+    return mean(m, op, operands, result if op is Op.CAST else None)
+
+
+def by_numpy(machine: Form) -> Any:
+    """A meaning that evaluates the terms in NumPy."""
+
+    def meaning(op: Op, kinds: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
+        m = Model(machine)
+        try:
+            v = result_of(m, op, kinds, result)
+        except Unmodelled:
+            return [-1] * len(values[0])
+        env = {f"x{k}": _argument(m, d, bits) for k, (d, bits) in enumerate(zip(kinds, values, strict=True))}
+        env |= {c.head: np.ones(len(values[0]), bool) for c in m.choices}
+        found = evaluate(v.term if v.bits is None else v.bits, env)
+        return _bits(np.broadcast_to(found, len(values[0])), m, v)
+
+    return meaning
+
+
+def _argument(m: Model, d: DType, bits: Bits) -> Any:
+    if d is dt.bool_:
+        return bits != 0
+    if m.form(d) is Form.WHOLE:
+        return bits.astype(f"u{d.itemsize}").view(f"{'i' if d.is_signed else 'u'}{d.itemsize}").astype(np.int64)
+    return bits.astype(np.uint64)
+
+
+def _bits(found: Any, m: Model, v: Value) -> list[int]:
+    if v.dtype.is_float and v.bits is None:
+        with np.errstate(all="ignore"):
+            return [int(x) for x in found.astype(STORED[v.dtype]).view(f"u{v.dtype.itemsize}")]
+    width = (1 << v.dtype.bits) - 1
+    return [int(x) & width for x in found.tolist()]
+
+
+def by_solver(worker: Worker) -> Any:
+    """A meaning that asks the solver for the values: one query for all elements."""
+
+    def meaning(op: Op, kinds: tuple[DType, ...], result: DType, values: tuple[Bits, ...]) -> list[int]:
+        smt.forget()
+        assertions, names = [], []
+        for k, element in enumerate(zip(*(v.tolist() for v in values), strict=True)):
+            m = Model()
+            operands = [_constant(m, d, bits) for d, bits in zip(kinds, element, strict=True)]
+            try:
+                v = mean(m, op, operands, result if op is Op.CAST else None)
+            except Unmodelled:
+                return [-1] * len(values[0])
+            term = v.term if v.bits is None else v.bits
+            for c in m.choices:
+                term = smt.substitute(term, c, smt.TRUE)
+            if v.dtype.is_float and v.bits is None:
+                term = smt.app("fp.to_ieee_bv", term, sort=smt.bv(term.sort.bits))
+            names.append(f"answer{k}")
+            assertions += [*m.facts, smt.same(smt.var(names[-1], term.sort), term)]
+        answer = worker.ask(smt.script(assertions), 1 << 40, names)
+        assert answer.result == "sat", answer
+        carried = v.dtype in (dt.fp8e4m3, dt.fp8e5m2) and v.bits is None
+        return [_stored(answer.model[n], result) if carried else int(answer.model[n]) for n in names]
+
+    return meaning
+
+
+def _constant(m: Model, d: DType, bits: int) -> Value:
+    v = m.variable("x", d)
+    if d is dt.bool_:
+        return Value(d, smt.boolean(bool(bits)))
+    word = smt.word(bits, d.bits)
+    return Value(d, smt.substitute(v.term, smt.var("x", smt.bv(d.bits)), word), word if d.is_float else None)
+
+
+def _stored(v: bool | int, d: DType) -> int:
+    """The bits of a float8 that is carried as a float16."""
+    with np.errstate(all="ignore"):
+        wide = np.array(v, np.uint16).view(np.float16).astype(np.float32)
+        return int(wide.astype(STORED[d]).view(np.uint8))

@@ -1,0 +1,36 @@
+"""Every false rule is refuted, and the interpreter sees it on the values that the prover found."""
+
+from collections.abc import Iterator
+
+import pytest
+from false_rules import FALSE, NEAR, PEERS
+
+from uops.compiler.prove.counterexample import Counterexample
+from uops.compiler.prove.obligations import obligations
+from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.verdicts import Status, judge
+from uops.fuzz.replay import replay
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    w = Worker(seconds=30.0)
+    yield w
+    w.close()
+
+
+def test_there_are_enough_and_each_has_a_name() -> None:
+    assert len(FALSE) == len(PEERS) + len(NEAR) >= 60
+
+
+@pytest.mark.parametrize("name", FALSE)
+def test_a_false_rule_is_refuted_and_the_interpreter_agrees(name: str, worker: Worker) -> None:
+    said = []
+    for o in obligations(FALSE[name]):
+        found = judge(worker, o)
+        if found.status is Status.REFUTED:
+            seen = replay(Counterexample.of(FALSE[name], found))
+            assert seen.confirmed, f"{o.name} at {dict(found.values)}: {seen.words}"
+            return
+        said.append(f"{o.name}: {found.status.value} {found.by}")
+    pytest.fail("\n".join(said))
