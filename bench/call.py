@@ -14,7 +14,6 @@ one thread's processor time to that of the busier thread of two, the limit of `w
 from __future__ import annotations
 
 import argparse
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -100,24 +99,27 @@ def ways(name: str, program: Compiled, slow: Compiled, x: Any, y: Any, strided: 
 
 
 def fork_cost(seconds: float) -> None:
-    """A loop of two empty pieces, by one thread and by two."""
-    i = b.range_(2, 0, AxisType.THREAD)
-    store = b.store(b.at(b.param(0, (2,), dt.float32), i), b.const(1.0))
-    kernel = target().load(target().compile(target().render(UOp(Op.LINEAR, tuple(toposort(b.end(store, i)))))))
-    out = np.zeros(2, np.float32)
-    spent = {}
+    """A loop of two equal pieces by one thread and by two: what two take beyond half of what one takes."""
+    i, j = b.range_(2, 0, AxisType.THREAD), b.range_(1 << 17, 1)
+    place = b.at(b.param(0, (2,), dt.int64), i)
+    store = b.store(place, b.add(b.mul(b.load(b.after(place, j)), 3), 1))
+    kernel = target().load(target().compile(target().render(UOp(Op.LINEAR, tuple(toposort(b.end(b.end(store, j), i)))))))
+    out = np.zeros(2, np.int64)
+    ways = {}
     for threads in (1, 2):
-        launch = Launch(kernel, ((0, 0),), (None,), 2, 1 << 30)
-        launches = (launch,) * 1000
-        entered = target().enter(Frame(1, 0, None, (), (), (), launches, False, threads), lambda: None)
-        times, end = [], time.perf_counter() + seconds
+        frame = Frame(1, 0, None, (), (), (), (Launch(kernel, ((0, 0),), (None,), 2, 1 << 30),), False, threads)
+        ways[threads] = target().enter(frame, lambda: None)
+    for name, pause in (("awake", 0.0), ("asleep", 0.001)):
+        spent, end = {1: float("inf"), 2: float("inf")}, time.perf_counter() + seconds
         while time.perf_counter() < end:
-            start = time.perf_counter()
-            entered.execute([out.ctypes.data], [])
-            times.append((time.perf_counter() - start) / len(launches))
-        spent[threads] = times
-    least, middle = (f(spent[2]) - f(spent[1]) for f in (min, statistics.median))
-    print(f"handing out a loop: least {least * 1e6:.2f} us, median {middle * 1e6:.2f} us, to a thread that is awake")
+            for threads, entered in ways.items():
+                for _ in range(3):
+                    time.sleep(pause)
+                    start = time.perf_counter()
+                    entered.execute([out.ctypes.data], [])
+                    spent[threads] = min(spent[threads], time.perf_counter() - start)
+        cost = spent[2] - spent[1] / 2
+        print(f"to hand a piece of {spent[1] * 5e5:.0f} us to a thread that is {name}: {cost * 1e6:.1f} us")
 
 
 def threads(seconds: float) -> None:

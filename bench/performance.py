@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -187,8 +188,8 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
 
 
-def table(rows: Sequence[Row], names: Sequence[str], title: str) -> Table:
-    found = Table(title=title)
+def table(rows: Sequence[Row], names: Sequence[str]) -> Table:
+    found = Table(box=box.MARKDOWN)
     for heading in ("workload", "unit", *names, "best peer", "ratio"):
         found.add_column(heading, justify="left" if heading in ("workload", "unit") else "right")
     for r in rows:
@@ -224,10 +225,11 @@ def main() -> None:
         versions = {p.name: p.ask(do="version").get("version", "absent") for p in peers}
         for case in progress.track(cases, description="workloads"):
             rows.append(measure(case, peers, o.rounds, o.seconds))
-    console.print(table(rows, (OURS, *names), f"{o.threads} thread(s), {machine()}"))
+    console.print(f"{o.threads} thread(s); {machine()}; " + ", ".join(f"{p} {v}" for p, v in versions.items()), soft_wrap=True)
+    console.print(table(rows, (OURS, *names)), "")
     for r in rows:
         for p, why in r.absent.items():
-            console.print(f"{r.case}: {p}: {why}")
+            console.print(f"- {r.case}, {p}: {why}", soft_wrap=True)
     if o.json:
         about = {"machine": machine(), "versions": versions, "threads": o.threads, "seed": o.seed}
         o.json.write_text(

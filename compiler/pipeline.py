@@ -23,7 +23,7 @@ from uops.compiler.passes.linearize import linearized
 from uops.compiler.passes.optimize import Choose, choice, scheduled
 from uops.compiler.passes.plan import plan
 from uops.compiler.passes.rangeify import rangeify
-from uops.compiler.passes.render import rendered
+from uops.compiler.passes.render import Rendering, rendered
 from uops.compiler.passes.select import select, selected
 from uops.compiler.target import Target, machine_of
 from uops.spec import dtypes as dt
@@ -48,11 +48,17 @@ class Lowering:
     external: frozenset[UOp] = field(default_factory=frozenset)
     steps: dict[str, UOp] | None = None
     memory: Memory = field(default_factory=Memory)
+    rendering: Rendering | None = None
 
     @functools.cached_property
     def choose(self) -> Choose:
         """Who chooses the schedules of this program's kernels."""
         return choice(self.config, self.target)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what became of a kernel in another program may stand for what becomes of it here: nobody looks."""
+        return self.config.reuse and not self.config.verify and self.steps is None and active() is None
 
     @functools.cached_property
     def key(self) -> Hashable:
@@ -61,9 +67,14 @@ class Lowering:
         return type(t), t.name, t.key, t.ops, t.dtypes, machine_of(t), self.config
 
 
+#: What a pass does to one kernel.
+Body = Callable[[UOp, Lowering], UOp]
+
+
 @record(frozen=True, slots=True)
 class Pass:
-    """`after` pairs the name of an earlier pass with the reason why it must be earlier."""
+    """`after` pairs the name of an earlier pass with the reason why it must be earlier. `body`: what the pass does to one kernel, if
+    it does that to each by itself; a pass without, after kernels are split, leaves the bodies as they are."""
 
     name: str
     stage: str
@@ -71,6 +82,7 @@ class Pass:
     gives: Dialect
     run: Callable[[UOp, Lowering], UOp]
     after: tuple[tuple[str, str], ...] = ()
+    body: Body | None = None
 
 
 def _callify(root: UOp, state: Lowering) -> UOp:
@@ -83,16 +95,18 @@ def _callify(root: UOp, state: Lowering) -> UOp:
 _KEPT = Kept(1024)
 
 
-def _bodies(name: str, change: Callable[[UOp, Lowering], UOp]) -> Callable[[UOp, Lowering], UOp]:
-    """The pass that changes each body by itself. What became of it is kept, but for whoever wants to see it happen."""
+def _kept(name: str, change: Body) -> Body:
+    """`change`, which is not done again for a body of an earlier program."""
 
-    def run(root: UOp, state: Lowering) -> UOp:
-        if not state.config.reuse or state.config.verify or state.steps is not None or active() is not None:
-            return each(root, lambda body: change(body, state))
-        key = name, state.key
-        return each(root, lambda body: _KEPT.get(body, key, lambda body: change(body, state)))
+    def body(u: UOp, state: Lowering) -> UOp:
+        return _KEPT.get(u, (name, state.key), lambda u: change(u, state)) if state.keeps else change(u, state)
 
-    return run
+    return body
+
+
+def _each(body: Body) -> Body:
+    """The pass over a launch."""
+    return lambda root, state: each(root, lambda u: body(u, state))
 
 
 def _optimize(body: UOp, state: Lowering) -> UOp:
@@ -104,7 +118,16 @@ def _optimize(body: UOp, state: Lowering) -> UOp:
     return scheduled(body, machine, state.choose)
 
 
-_select = _bodies("select", lambda u, s: selected(u, s.target)[-1])
+def _select(root: UOp, state: Lowering) -> UOp:
+    """With the graph after every step, if the caller asks for them."""
+    return _each(_SELECT)(root, state) if state.steps is None else select(root, state.target, state.steps)
+
+
+_OPTIMIZE = _kept("optimize", _optimize)
+_EXPAND = _kept("expand", lambda u, s: expanded(u))
+_SELECT = _kept("select", lambda u, s: selected(u, s.target)[-1])
+_LINEARIZE = _kept("linearize", lambda u, s: linearized(u))
+_RENDER = _kept("render", lambda u, s: rendered(u, s.target) if s.rendering is None else s.rendering.program(u))
 
 
 # fmt: off
@@ -112,21 +135,20 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify),
     Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
-    Pass("optimize", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _bodies("optimize", _optimize),
-         (("rangeify", "there are no ranges to schedule before"),)),
-    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, _bodies("expand", lambda u, s: expanded(u)),
-         (("optimize", "it decides which ranges become shape"),)),
-    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED,
-         lambda u, s: _select(u, s) if s.steps is None else select(u, s.target, s.steps),
+    Pass("optimize", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _each(_OPTIMIZE),
+         (("rangeify", "there are no ranges to schedule before"),), _OPTIMIZE),
+    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, _each(_EXPAND),
+         (("optimize", "it decides which ranges become shape"),), _EXPAND),
+    Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select,
          (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),
-          ("expand", "accumulators are made per lane"))),
-    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, _bodies("linearize", lambda u, s: linearized(u)),
-         (("select", "an instruction that is made later would have no place"),)),
+          ("expand", "accumulators are made per lane")), _SELECT),
+    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, _each(_LINEARIZE),
+         (("select", "an instruction that is made later would have no place"),), _LINEARIZE),
     Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan(u, s.external),
          (("callify", "memory that callers see keeps its place"),
           ("linearize", "lifetimes are those of the final order"))),
-    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, _bodies("render", lambda u, s: rendered(u, s.target)),
-         (("linearize", "renderers take instruction lists"),)),
+    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, _each(_RENDER),
+         (("linearize", "renderers take instruction lists"),), _RENDER),
 )
 # fmt: on
 
@@ -155,17 +177,39 @@ def lower(graph: UOp, target: Target, upto: str = "render", config: Config | Non
     """`graph` after the stage `upto`. Raises SpecError, CompileError or Unsupported."""
     if upto not in STAGES:
         raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
-    return next(found for stage, found in _run(graph, target, config) if stage == upto)
+    state = Lowering(target, config or configuration.default())
+    if upto == STAGES[-1] and not state.config.verify and active() is None:
+        return _kernel_by_kernel(graph, state)
+    return next(found for stage, found in _run(graph, state) if stage == upto)
+
+
+def _kernel_by_kernel(graph: UOp, state: Lowering) -> UOp:
+    """What all passes give, each kernel lowered to the end before the next: the machine code of one is made while the next is
+    lowered."""
+    first = next(k for k, p in enumerate(PIPELINE) if p.body is not None)
+    *lowering, render = [p.body for p in PIPELINE if p.body is not None]
+    with remembering(state.memory), Rendering(state.target) as rendering:
+        for p in PIPELINE[:first]:
+            graph = p.run(graph, state)
+        lists: dict[UOp, UOp] = {}
+        for body in dict.fromkeys(c.src[0] for c in graph.src):
+            lists[body] = functools.reduce(lambda u, change: change(u, state), lowering, body)
+            if not (state.keeps and _KEPT.has(lists[body], ("render", state.key))):
+                rendering.add(lists[body])
+        graph = each(graph, lambda body: lists[body])
+        for p in PIPELINE[first:]:
+            graph = graph if p.body is not None else p.run(graph, state)
+        state.rendering = rendering
+        return each(graph, lambda u: render(u, state))
 
 
 def stages(graph: UOp, target: Target, config: Config | None = None) -> dict[str, UOp]:
     """The graph itself under `tensor`, and after each stage under the stage's name."""
-    return {"tensor": graph, **dict(_run(graph, target, config))}
+    return {"tensor": graph, **dict(_run(graph, Lowering(target, config or configuration.default())))}
 
 
-def _run(graph: UOp, target: Target, config: Config | None) -> Iterator[tuple[str, UOp]]:
+def _run(graph: UOp, state: Lowering) -> Iterator[tuple[str, UOp]]:
     """(stage, graph) after each pass; a stage of several passes counts as reached when its last one has run."""
-    state = Lowering(target, config or configuration.default())
     _verify(graph, PIPELINE[0].takes, "the input", state)
     for p, following in zip(PIPELINE, (*PIPELINE[1:], None)):
         graph = run_pass(p, graph, state)

@@ -73,8 +73,8 @@ _PROGRAMS = _Programs()
 class Compiled:
     """A program. `program` is its PROGRAM graph; a call may run in several threads at once.
 
-    `keys` names its arguments in order: Params by slot, variables by name, then Buffers that the graph does not fill, whose
-    contents are zeros unless they are given. There are two ways to call it, which agree. `program(inputs)` takes a mapping by key
+    `keys` names its arguments in order: Params by slot, variables by name, Buffers by number, whose contents before the run are
+    zeros unless they are given. There are two ways to call it, which agree. `program(inputs)` takes a mapping by key
     and gives a Result. `program.function(*arguments)` takes them in the order of `keys`, of which the last ones, and every None,
     count as not given; it gives the one array of a program that has one value and writes nothing, else a tuple: the values, then
     the contents of what was written, in the order of `written_keys`.

@@ -140,6 +140,14 @@ class Enters(Protocol):
 
 
 @runtime_checkable
+class Beside(Protocol):
+    """What a Target also has if `compile` may run in another thread, and lets this one run Python meanwhile."""
+
+    @property
+    def beside(self) -> bool: ...
+
+
+@runtime_checkable
 class Described(Protocol):
     """What a Target also has if it describes its hardware."""
 

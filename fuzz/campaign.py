@@ -61,7 +61,6 @@ class Summary:
     seconds: float = 0.0
     complete: bool = True
 
-
     began: int = 0
 
     @property
@@ -206,14 +205,19 @@ class Campaign:
                 "seconds": seconds}  # fmt: skip
 
     def _triage(self, k: int, examiner: Examiner) -> Json:
-        sample, oracle = kinds.sample(self.setup.seed, k, self.setup.kinds), self.state.oracle(k)
-        found = examiner.triage(sample, kinds.number(self.setup.seed, k), oracle)
+        sample, oracle = examiner.settle(*self._drawn(k), self.state.oracle(k))
+        found = examiner.triage(sample, self._drawn(k)[1], oracle)
         return {"k": k, "triaged": found and found.to_json()}
+
+    def _drawn(self, k: int) -> tuple[kinds.Sample, int]:
+        """Case `k`, and what the oracles' choices for it depend on."""
+        return kinds.sample(self.setup.seed, k, self.setup.kinds), kinds.number(self.setup.seed, k)
 
     def _reduce(self, k: int, examiner: Examiner) -> Json:
         first = self.state.triaged[k]
         assert first is not None
-        seed = kinds.number(self.setup.seed, k)
+        drawn, seed = self._drawn(k)
+        sample, _ = examiner.settle(drawn, seed, self.state.oracle(k))
         last = first
 
         def fails(s: kinds.Sample) -> bool:
@@ -224,7 +228,7 @@ class Campaign:
             last = found
             return True
 
-        small = reduce(kinds.sample(self.setup.seed, k, self.setup.kinds), fails, self.most)
+        small = reduce(sample, fails, self.most)
         about = {"oracle": first.oracle, "setup": self.setup.to_json(), "seed": seed, "case": k, "subject": self.version,
                  "uops": __version__, "generator": kinds.VERSION, "found": last.to_json()}  # fmt: skip
         return {"k": k, "triaged": last.to_json(), "nodes": size(small), "text": text(Reproducer(small, about))}
@@ -319,7 +323,9 @@ class _State:
         line = self.reduced.get(k)
         triaged = self.triaged[k] if line is None else Triaged.of(line["triaged"])
         assert triaged is not None
-        return Found(key, k, triaged, len(ks), line and line["nodes"], line and f"{name(k, triaged)}.uops")
+        if line is None:
+            return Found(key, k, triaged, len(ks))
+        return Found(key, k, triaged, len(ks), line["nodes"], f"{name(k, triaged)}.uops")
 
     def write(self, folder: Path, found: list[Found]) -> None:
         """The files of the findings."""

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.compiler import pipeline
+from uops.compiler.target import Target
 from uops.fuzz import kinds, oracles
 from uops.fuzz.bisect import bisect
 from uops.fuzz.kinds import KINDS, Sample
+from uops.fuzz.launches import culprit
 from uops.fuzz.oracles import Context, Oracle
 from uops.fuzz.stages import Fault
 from uops.fuzz.subject import Refused, Subject, raised
@@ -52,7 +54,8 @@ class Setup:
 
     @classmethod
     def of(cls, found: Json) -> Setup:
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in found.items()})
+        values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in found.items()}
+        return cls(**values)
 
 
 class Examined(NamedTuple):
@@ -110,6 +113,15 @@ class Triaged(NamedTuple):
         return cls(found["oracle"], Fault(**found["fault"]), place, tuple(found["made_of"]))
 
 
+def _culprit(sample: Sample, target: Target) -> Place | None:
+    """Where a launch goes wrong first."""
+    try:
+        found = culprit(sample.graph, sample.inputs, target)
+    except UopsError:
+        return None
+    return None if found is None else Place(*found, None, None, None)
+
+
 def signature(fault: Fault) -> str:
     """What an error says, without what differs from case to case: the place that raised it."""
     place = fault.message.rpartition("[")[2].rstrip("]") if fault.message.endswith("]") else ""
@@ -151,7 +163,8 @@ class Bench:
             c.counts[f"refused:{_reason(e)}"] += 1
             found = None
         _cover(c, sample)
-        return Examined(k, *(found or (None, None)), c.counts)
+        oracle, fault = found or (None, None)
+        return Examined(k, oracle, fault, c.counts)
 
     def judge(self, sample: Sample, seed: int, oracle: str) -> Fault | None:
         """What one oracle objects to in a sample; a refusal is no objection."""
@@ -161,14 +174,24 @@ class Bench:
             return None
         return None if found is None else found[1]
 
-    def bisected(self, sample: Sample, oracle: str) -> Place | None:
+    def settled(self, sample: Sample, seed: int, oracle: str) -> tuple[Sample, str]:
+        """A sample that holds what the oracle drew for this one, and the oracle that judges that."""
+        settle = oracles.ORACLES[oracle].settle if oracle in oracles.ORACLES else None
+        return (sample, oracle) if settle is None else settle(self._context(sample, seed))
+
+    def bisected(self, sample: Sample, seed: int, oracle: str) -> Place | None:
         """Where what an oracle looks at goes wrong first; None where it does not, or cannot be told."""
         target = self.subject.target
-        if target is None or KINDS[sample.kind].dialect is not Dialect.TENSOR:
+        dialect = KINDS[sample.kind].dialect
+        if target is None or oracle not in oracles.ORACLES or dialect not in (Dialect.TENSOR, Dialect.SCHEDULED):
             return None
-        config = oracles.ORACLES[oracle].config
+        if dialect is Dialect.SCHEDULED:
+            return _culprit(sample, target)
+        made = oracles.ORACLES[oracle].made(self._context(sample, seed))
         try:
-            f = bisect(sample.graph, sample.inputs, target, pipeline.PIPELINE, config=config)
+            f = bisect(
+                made.sample.graph, made.sample.inputs, target, made.passes or pipeline.PIPELINE, config=made.config
+            )  # fmt: skip
         except UopsError:  # the program itself traps, or is refused
             return None
         return None if f is None else Place(f.stage, f.pass_, f.step, f.rule, f.kernel)

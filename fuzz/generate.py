@@ -107,14 +107,16 @@ class Maker:
 
 def generate(
     draw: Draw, *, nodes: int = 12, max_elements: int = 1000, dtypes: tuple[DType, ...] = dt.STORABLE, swarm: bool = True,
-    features: frozenset[str] = FEATURES,
+    features: frozenset[str] = FEATURES, first: frozenset[str] = frozenset(),
 ) -> Case:  # fmt: skip
-    """One case of about `nodes` nodes; a pure function of `draw`'s choices and of `features`, the producers that may be used."""
+    """One case of about `nodes` nodes; a pure function of `draw`'s choices and of `features`, the producers that may be used. With
+    `first`, one of these makes the root."""
     allowed = [p for p in PRODUCERS if p.name in features]
     producers = tuple(p for p in allowed if not swarm or p.always or draw.chance(60))
     m = Maker(draw, max_elements, dtypes, producers)
     d, shape = draw.choice(dtypes), m.shape(max_elements)
-    root = m.value(d, shape, nodes)
+    tops = [p for p in PRODUCERS if p.name in first and p.admits(m, d, shape, nodes)]
+    root = draw.choice(tops).make(m, d, shape, nodes - 1) if tops else m.value(d, shape, nodes)
     if draw.chance(5):
         other = m.value(draw.choice(dtypes), m.shape(max_elements), 2)
         root = b.tuple_(root, other)

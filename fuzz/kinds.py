@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from uops.fuzz import bestiary
+from uops.fuzz import bestiary, kernels, programs
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, generate
 from uops.fuzz.producers import FEATURES
@@ -62,6 +62,11 @@ def _tensor(features: frozenset[str]) -> Callable[[Draw], Case]:
     return make
 
 
+def _bodies(draw: Draw) -> Case:
+    """The root is made by a Function or a Call, whose body may have others."""
+    return generate(draw, nodes=draw.integer(4, 14), max_elements=draw.choice(ELEMENTS), features=FEATURES - MULTIPLE, first=BODIES)
+
+
 def _bestiary(draw: Draw) -> Case:
     return bestiary.generate(draw, draw.choice(tuple(bestiary.FAMILIES)))
 
@@ -69,6 +74,10 @@ def _bestiary(draw: Draw) -> Case:
 # fmt: off
 KINDS: dict[str, Kind] = {k.name: k for k in (
     Kind("tensor",   "graphs of every op of one device",               Dialect.TENSOR,   _tensor(FEATURES - MULTIPLE), 4),
+    Kind("programs", "statements on Buffers: reads, Stores, reads",   Dialect.TENSOR,   programs.program, 2),
+    Kind("symbolic", "graphs whose extents are variables",             Dialect.TENSOR,   programs.symbolic),
+    Kind("bodies",   "graphs with a Function or a Call on top",        Dialect.TENSOR,   _bodies),
+    Kind("kernels",  "scheduled kernels with LOCAL memory, workgroups and Barriers", Dialect.SCHEDULED, kernels.generate),
     Kind("devices",  "graphs on several devices",                      Dialect.TENSOR,   _tensor(FEATURES)),
     Kind("bestiary", "graphs of the second document, against legalize", Dialect.BESTIARY, _bestiary),
 )}

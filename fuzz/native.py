@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
+from uops.backends.guard import Guarded, Side
 from uops.compiler.target import Target, lender
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
@@ -24,15 +25,24 @@ Array = npt.NDArray[Any]
 _PATTERN = 0xA5
 
 
-def run_program(program: UOp, target: Target, inputs: Mapping[str, Any], count: int | None = None) -> dict[str, Array]:
-    """Memory after the first `count` Calls (all, without it). Arrays given are not changed; all arrays are flat."""
+def run_program(
+    program: UOp, target: Target, inputs: Mapping[str, Any], count: int | None = None, side: Side | None = None
+) -> dict[str, Array]:  # fmt: skip
+    """Memory after the first `count` Calls (all, without it). Arrays given are not changed; all arrays are flat. With `side` every
+    memory lies between guard pages: an access outside of it ends the process, or raises Unsound afterwards."""
     calls = program.src[:count]
     memory = {m: _array(m, inputs) for c in program.src for a in c.src[1:] if not is_variable(m := base(a))}
+    guards = {} if side is None else {m: Guarded(a.nbytes, side) for m, a in memory.items()}
+    for m, g in guards.items():
+        g.data[:] = memory[m].view(np.uint8)
+        memory[m] = g.data.view(memory[m].dtype)
     kernels = {c.src[0]: target.load(c.src[0].src[2].arg.data) for c in calls}
     with lender(target)(list(memory.values())):
         for c in calls:
             kernels[c.src[0]]([_address(a, memory) for a in c.src[1:]], [_scalar(a, inputs) for a in c.src[1:]])
-    return {key(m): a for m, a in memory.items() if m.op is not Op.BINARY}
+    for g in guards.values():
+        g.check()
+    return {key(m): a.copy() if guards else a for m, a in memory.items() if m.op is not Op.BINARY}
 
 
 def key(m: UOp) -> str:

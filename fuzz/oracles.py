@@ -11,23 +11,30 @@ import functools
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.model import Case
 from uops.backends.guard import Side
 from uops.compiler import pipeline
 from uops.compiler.config import Config
+from uops.compiler.pipeline import Pass
+from uops.compiler.rules import INDEXING
+from uops.compiler.target import Target
+from uops.fuzz import launches
 from uops.fuzz.bestiary import disagreement
 from uops.fuzz.bisect import bisect
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case as Drawn
 from uops.fuzz.kinds import KINDS, Sample, number
-from uops.fuzz.stages import Fault, Outputs, differs
-from uops.fuzz.subject import PLAIN, Subject, judged, raised
+from uops.fuzz.native import run_program
+from uops.fuzz.relations import related, without
+from uops.fuzz.schedules import Sequencer, illegal_faults, kinds_of, lowered, passes
+from uops.fuzz.stages import Fault, Judge, Outputs, differs, outside
+from uops.fuzz.subject import PLAIN, Refused, Subject, judged, judged_form, raised
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
-from uops.spec.errors import UopsError
+from uops.spec.errors import CompileError, Unsupported, UopsError
 from uops.spec.node import toposort
 from uops.spec.ops import Op
 from uops.spec.record import dataclass as record
@@ -58,6 +65,11 @@ class Context:
         side = Side.END if self.seed % 2 else Side.START
         return self.judged(self.subject, PLAIN, side)
 
+    def target(self) -> Target:
+        """The subject's target; for oracles that need one."""
+        assert self.subject.target is not None
+        return self.subject.target
+
     def judged(self, subject: Subject, config: Config = PLAIN, side: Side = Side.END) -> tuple[Outputs, Fault | None]:
         """A run of the sample on some backend, and what is wrong with it."""
         graph, inputs = self.sample.graph, self.sample.inputs
@@ -67,10 +79,19 @@ class Context:
         return SeededDraw(number(self.seed, name))
 
 
+class Made(NamedTuple):
+    """A program, and the passes and settings that it was compiled with."""
+
+    sample: Sample
+    passes: Sequence[Pass] | None = None
+    config: Config = PLAIN
+
+
 @record(frozen=True, slots=True)
 class Oracle:
     """`every`: it judges one case in so many, drawn by the seed; `cost`: what that costs, in runs of a program on the subject;
-    `config`: how the program that it looks at was compiled."""
+    `made`: the program that it has compiled, and how, for bisection. `settle` gives a sample that holds what the oracle draws, and
+    the oracle that judges that: what reduction starts from."""
 
     name: str
     what: str
@@ -79,7 +100,8 @@ class Oracle:
     cost: float = 1.0
     needs: frozenset[str] = frozenset()
     dialects: frozenset[Dialect] = frozenset({Dialect.TENSOR})
-    config: Config = PLAIN
+    made: Callable[[Context], Made] = lambda c: Made(c.sample)
+    settle: Callable[[Context], tuple[Sample, str]] | None = None
 
 
 # -------------------------------------------------------------------------------------------------------------- the checks
@@ -112,9 +134,7 @@ def _unoptimised(c: Context) -> Fault | None:
 
 
 def _stages(c: Context) -> Fault | None:
-    target = c.subject.target
-    assert target is not None
-    found = bisect(c.sample.graph, c.sample.inputs, target, pipeline.PIPELINE, schedules=1)
+    found = bisect(c.sample.graph, c.sample.inputs, c.target(), pipeline.PIPELINE, schedules=1)
     return found and found.fault
 
 
@@ -138,6 +158,100 @@ def _legalized(c: Context) -> Fault | None:
     return None if found is None else Fault("value", found)
 
 
+def _scheduled(c: Context) -> Fault | None:
+    """The program with the sample's schedule, or a drawn one."""
+    sequence = _sequence(c)
+    judge = Judge(c.sample.graph, c.sample.inputs, expected=c.expected)
+    side = Side.END if c.seed % 2 else Side.START
+    try:
+        program = lowered(c.sample.graph, c.target(), passes(sequence))
+        found = judge.read(run_program(program, c.target(), judge.given, side=side))
+    except (CompileError, Unsupported) as e:
+        if c.subject.may_refuse(c.sample.graph):
+            raise Refused(str(e)) from e
+        return Fault("refused", str(e))
+    except Exception as e:
+        return raised(e)
+    c.counts.update(f"optop:{kind}" for kind in kinds_of(sequence.done))
+    return next((f for k in judge.sets if (f := outside(c.expected, k, found))), None)
+
+
+def _sequence(c: Context) -> Sequencer:
+    return Sequencer(c.sample.opts or f"draw {number(c.seed, 'scheduled')}")
+
+
+def _settled_schedule(c: Context) -> tuple[Sample, str]:
+    sequence = _sequence(c)
+    lowered(c.sample.graph, c.target(), passes(sequence), upto="optimize")
+    return c.sample._replace(opts=sequence.done), "scheduled"
+
+
+def _illegal(c: Context) -> Fault | None:
+    try:
+        return illegal_faults(c.sample.graph, c.target(), c.draw("illegal"))
+    except (CompileError, Unsupported) as e:
+        raise Refused(str(e)) from e
+
+
+def _twice(c: Context) -> Fault | None:
+    """Lowering is a function: the same graph gives the same instructions."""
+    try:
+        first, second = (lowered(c.sample.graph, c.target(), pipeline.PIPELINE, "plan") for _ in range(2))
+    except (CompileError, Unsupported) as e:
+        raise Refused(str(e)) from e
+    return None if first is second else Fault("differs", "a second lowering gives other instructions")
+
+
+def _related(c: Context) -> Fault | None:
+    found = related(c.sample, c.draw("related"))
+    if found is None:
+        return None
+    relation, (sample, back) = found
+    c.counts[f"relation:{relation.name}"] += 1
+    return _through(c, sample, back)
+
+
+def _through(c: Context, sample: Sample, back: Callable[[Outputs], Outputs]) -> Fault | None:
+    """Run another sample, and judge what comes back by the first one's sets."""
+    outputs, fault = judged_form(c.subject, sample.graph, sample.inputs, lambda: c.subject.run(sample.graph, sample.inputs))
+    if fault is not None:
+        return fault
+    returned = back(outputs)
+    return next((f for k in c.expected.strict if (f := outside(c.expected, k, returned))), None)
+
+
+def _settled_relation(c: Context) -> tuple[Sample, str]:
+    found = related(c.sample, c.draw("related"))
+    return (c.sample, "related") if found is None else (found[1].sample, "allowed")
+
+
+def _rule_off(c: Context) -> Fault | None:
+    rule = c.draw("rule-off").choice(INDEXING)
+    c.counts[f"rule-off:{rule.name}"] += 1
+    with without(rule):
+        return c.judged(c.subject)[1]
+
+
+def _orders(c: Context) -> Fault | None:
+    try:
+        return launches.orders(c.sample.graph, c.sample.inputs, c.seed % 1000)
+    except Exception as e:
+        return raised(e)
+
+
+def _kernels(c: Context) -> Fault | None:
+    """A target without workgroups may refuse Barriers."""
+    side = Side.END if c.seed % 2 else Side.START
+    try:
+        return launches.machine_code(c.sample.graph, c.sample.inputs, c.target(), side)
+    except (CompileError, Unsupported) as e:
+        if launches.has_barriers(c.sample.graph):
+            raise Refused(str(e)) from e
+        return Fault("refused", str(e))
+    except Exception as e:
+        return raised(e)
+
+
 #: Ops on floats of which two schedules, or two backends, may choose different answers.
 _SEVERAL = frozenset({Op.REDUCE, Op.WMMA, Op.MAX, Op.EXP2, Op.LOG2, Op.SIN, Op.POW, Op.SQRT, Op.RECIP, Op.DIV, Op.MULACC})
 
@@ -157,13 +271,24 @@ UNOPTIMISED = Config(reuse=False, optimize=False)
 # fmt: off
 ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("form",        "the verifier accepts what the generator made", _well_formed, 32, 0.1,
-           dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY})),
+           dialects=frozenset({Dialect.TENSOR, Dialect.BESTIARY, Dialect.SCHEDULED})),
     Oracle("reference",   "the interpreter and its intervals accept the program", _reference, 1, 0.1),
     Oracle("allowed",     "every element is in the interpreter's allowed set", _allowed),
+    Oracle("unoptimised", "without schedules the same is given", _unoptimised, 8, 0.7, frozenset({COMPILER}),
+           made=lambda c: Made(c.sample, None, UNOPTIMISED)),
+    Oracle("scheduled",   "with legal OptOps, drawn from their table, the same is given", _scheduled, 4, 1.5, frozenset({COMPILER}),
+           made=lambda c: Made(c.sample, passes(_sequence(c))), settle=_settled_schedule),
+    Oracle("illegal",     "illegal OptOps are rejected with a reason", _illegal, 8, 0.3, frozenset({COMPILER})),
+    Oracle("related",     "a related program gives the same", _related, 4, 1.0, settle=_settled_relation),
+    Oracle("rule-off",    "without one of the rewrite rules the same is given", _rule_off, 16, 1.5, frozenset({COMPILER})),
     Oracle("again",       "a second compilation gives the same bits", _again, 32),
-    Oracle("unoptimised", "without schedules the same is given", _unoptimised, 8, 0.7, frozenset({COMPILER}), config=UNOPTIMISED),
+    Oracle("twice",       "a second lowering gives the same instructions", _twice, 32, 1.0, frozenset({COMPILER})),
     Oracle("stages",      "every stage gives what the one before it gives", _stages, 32, 10.0, frozenset({COMPILER})),
     Oracle("second",      "a second backend gives the same", _second, 1, 1.0, frozenset({AGAINST})),
+    Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter", _orders,
+           dialects=frozenset({Dialect.SCHEDULED})),
+    Oracle("kernels",     "machine code of a scheduled kernel gives what the interpreter gives", _kernels, 1, 1.0,
+           frozenset({COMPILER}), frozenset({Dialect.SCHEDULED})),
     Oracle("legalized",   "a graph of the second document means what its legal form means", _legalized,
            dialects=frozenset({Dialect.BESTIARY})),
 )}

@@ -8,13 +8,14 @@ that a process that somebody killed costs time and nothing else.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from uops.backends.serve import Frame
 from uops.backends.worker import Limits, Outcome, Process, how_ended
 from uops.fuzz.examine import MACHINE_CODE, Json, Place, Setup, Triaged, made_of
 from uops.fuzz.kinds import Sample
-from uops.fuzz.reproducer import to_packet
+from uops.fuzz.reproducer import from_packet, to_packet
 from uops.fuzz.stages import Fault
 
 #: Seconds for one case, and for a bisection of one.
@@ -38,7 +39,7 @@ class _Serving(Process):
     module: ClassVar[str] = "uops.fuzz.serve"
     compiler = False
 
-    def greeted(self, greeting: Json) -> None:
+    def greeted(self, greeting: Mapping[str, Any]) -> None:
         self.compiler = greeting["compiler"]
 
     def ask(self, header: Json, body: bytes, seconds: float) -> Frame:
@@ -130,25 +131,43 @@ class Examiner:
             found.counts.update(cases=len(ended))
             return Batch(found.counts, sorted([*found.findings, *ended.values()], key=lambda f: int(f["k"])))
 
-    def triage(self, sample: Sample, seed: int, oracle: str) -> Triaged | None:
-        """What the oracle objects to in a sample and where that comes from; None if it does not."""
+    def settle(self, sample: Sample, seed: int, oracle: str) -> tuple[Sample, str]:
+        """What reduction starts from: a sample that holds what the oracle drew, and its oracle, if that objects too."""
         header, body = to_packet(sample)
-        asked = {"sample": header, "seed": seed, "oracle": oracle}
         try:
-            judged = self._ask({"do": "judge", **asked}, body)["judged"]
-            fault = judged and Fault(**judged)
+            answer, data = self._ready().ask(
+                {"do": "settle", "sample": header, "seed": seed, "oracle": oracle}, body, self.limits.timeout
+            )  # fmt: skip
+            found = from_packet(answer["settled"], data), str(answer["oracle"])
         except Lost as lost:
             self._lost(lost)
-            fault = lost.fault
+            return sample, oracle
+        if found[0].graph is sample.graph and found[0].opts == sample.opts:
+            return sample, oracle
+        return found if self._fault(found[0], seed, found[1]) else (sample, oracle)
+
+    def triage(self, sample: Sample, seed: int, oracle: str) -> Triaged | None:
+        """What the oracle objects to in a sample and where that comes from; None if it does not."""
+        fault = self._fault(sample, seed, oracle)
         if fault is None:
             return None
-        return Triaged(oracle, fault, self._place(asked, body), made_of(sample.graph))
+        return Triaged(oracle, fault, self._place(sample, seed, oracle), made_of(sample.graph))
 
-    def _place(self, asked: Json, body: bytes) -> Place | None:
+    def _fault(self, sample: Sample, seed: int, oracle: str) -> Fault | None:
+        header, body = to_packet(sample)
+        try:
+            judged = self._ask({"do": "judge", "sample": header, "seed": seed, "oracle": oracle}, body)["judged"]
+        except Lost as lost:
+            self._lost(lost)
+            return lost.fault
+        return judged and Fault(**judged)
+
+    def _place(self, sample: Sample, seed: int, oracle: str) -> Place | None:
         if not self._ready().compiler:
             return None
+        header, body = to_packet(sample)
         try:
-            found = self._ask({"do": "bisect", **asked}, body)["bisected"]
+            found = self._ask({"do": "bisect", "sample": header, "seed": seed, "oracle": oracle}, body)["bisected"]
         except Lost as lost:
             self._lost(lost)
             return MACHINE_CODE if lost.outcome.status == "crash" else None

@@ -7,7 +7,8 @@ ends, another one takes its place after {died: status}, which costs a tenth of a
     {do: batch, first, stop, skip}     {at: k} before each case, and {batch: what they gave together}
     {do: case, k}                      {oracle} before each oracle, and {case: its finding}
     {do: judge, sample, seed, oracle}  {judged: the fault}
-    {do: bisect, sample, oracle}       {bisected: the places that the fault comes from}
+    {do: bisect, sample, seed, oracle} {bisected: the places that the fault comes from}
+    {do: settle, sample, seed, oracle} {settled: a sample that holds what the oracle drew, oracle}
 
 Whatever ends the child - a crash of compiled code, a limit - is for the other side to see.
 """
@@ -29,7 +30,7 @@ from uops.backends import registry
 from uops.backends.serve import end_with_parent, limit, pack, read_frame
 from uops.fuzz import kinds
 from uops.fuzz.examine import Bench, Examined, Json, Setup
-from uops.fuzz.reproducer import from_packet
+from uops.fuzz.reproducer import from_packet, to_packet
 from uops.interp.sets import allowed
 
 #: Cases between two collections of garbage, which graphs make much of.
@@ -139,7 +140,12 @@ class Server:
         self.tell({"judged": fault and fault._asdict()})
 
     def do_bisect(self, asked: Json, body: bytes) -> None:
-        self.tell({"bisected": self.bench.bisected(from_packet(asked["sample"], body), asked["oracle"])})
+        self.tell({"bisected": self.bench.bisected(from_packet(asked["sample"], body), asked["seed"], asked["oracle"])})
+
+    def do_settle(self, asked: Json, body: bytes) -> None:
+        sample, oracle = self.bench.settled(from_packet(asked["sample"], body), asked["seed"], asked["oracle"])
+        header, data = to_packet(sample)
+        self.tell({"settled": header, "oracle": oracle}, data)
 
 
 def _finding(found: Examined) -> Json:

@@ -125,9 +125,9 @@ def extents(s: Sample) -> Iterator[Sample]:
     found = sorted({n for u in toposort(s.graph) for n in u.shape if isinstance(n, int) and n > 1}, reverse=True)
     for n in found:
         for m in sorted({1, 2, n // 2, n - 1} & set(range(1, n))):
-            found = _tried(s, n, m)
-            if found is not None:
-                yield found
+            smaller = _tried(s, n, m)
+            if smaller is not None:
+                yield smaller
 
 
 def _tried(s: Sample, n: int, m: int) -> Sample | None:

@@ -71,13 +71,15 @@ class Fault(NamedTuple):
 class Judge:
     """One program on one set of inputs. Raises what the program's own run raises: a Trap of it leaves nothing to judge."""
 
-    def __init__(self, graph: UOp, inputs: Mapping[str, Any], schedules: int = 0) -> None:
+    def __init__(
+        self, graph: UOp, inputs: Mapping[str, Any], schedules: int = 0, expected: Expectation | None = None
+    ) -> None:  # fmt: skip
         self.graph = graph
         self.schedules = schedules
         self.results = outputs(graph)
         fresh = {_key(o.buffer) for o in self.results}  # dead code may have a Buffer of this number
         self.inputs = {k: v for k, v in inputs.items() if k not in fresh}
-        self._expected = Expectation(Case("", dt.void, "", graph, dict(inputs), ()))
+        self._expected = expected or Expectation(Case("", dt.void, "", graph, dict(inputs), ()))
         self.sets = self._expected.strict
         self.given = self.inputs | {_key(o.buffer): _other(o.buffer, self.best(k)) for k, o in enumerate(self.results)}
 

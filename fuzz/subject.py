@@ -61,7 +61,16 @@ class Subject:
 
 def judged(subject: Subject, expected: Expectation, run: Callable[[], Result]) -> tuple[Outputs, Fault | None]:
     """The outputs of a run and what is wrong with them. Raises Refused."""
-    graph, inputs = expected.case.graph, expected.case.inputs
+    found, fault = judged_form(subject, expected.case.graph, expected.case.inputs, run)
+    if fault is not None:
+        return found, fault
+    return found, next((f for k in expected.strict if (f := outside(expected, k, found))), None)
+
+
+def judged_form(
+    subject: Subject, graph: UOp, inputs: Mapping[str, Any], run: Callable[[], Result]
+) -> tuple[Outputs, Fault | None]:  # fmt: skip
+    """The outputs of a run that came to its end, in the form that the graph says. Raises Refused."""
     try:
         result = run()
     except (CompileError, Unsupported) as e:
@@ -71,10 +80,7 @@ def judged(subject: Subject, expected: Expectation, run: Callable[[], Result]) -
     except Exception as e:  # a backend may raise anything
         return {}, raised(e)
     wrong = form_fault(graph, inputs, result)
-    if wrong is not None:
-        return {}, Fault("form", wrong)
-    found = outputs_of(result)
-    return found, next((f for k in expected.strict if (f := outside(expected, k, found))), None)
+    return ({}, Fault("form", wrong)) if wrong is not None else (outputs_of(result), None)
 
 
 def raised(e: BaseException) -> Fault:

@@ -108,6 +108,7 @@ def check_counts(b: Array) -> None:
 def _counts(b: Array, cap: int) -> Array:
     """Shift counts of index arithmetic, capped."""
     check_counts(b)
+    b = b if b.dtype.itemsize == 8 else b.astype(np.int64)  # which a cap need not fit
     counts: Array = np.asarray(np.minimum(b, cap)).astype(np.int64)
     return counts
 

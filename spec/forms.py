@@ -237,6 +237,23 @@ SCALAR_VALUES = _form(
 )
 
 
+def _holds_fragment(u: UOp, ctx: Context) -> bool:
+    """Whether a node is a Wmma, gives it a fragment, or is the place of one in a register."""
+    if u.op is Op.WMMA or any(x.op is Op.WMMA for x in ctx.users[u]):
+        return True
+    memory = ctx.base(u) if u.op is Op.INDEX else None
+    return memory is not None and memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG
+
+
+SCALARS_AND_FRAGMENTS = _form(
+    Where.BODY,
+    frozenset(Op) - {Op.STACK},
+    "everything but a Param, a Buffer, a shape and the fragments of a Wmma has shape ()",
+    lambda u, ctx: None if _holds_fragment(u, ctx) else _scalar_value(u, ctx),
+    "R142",
+)
+
+
 def _only_as_shape(holders: frozenset[Op]) -> Callable[[UOp, Context], str | None]:
     def check(u: UOp, ctx: Context) -> str | None:
         wrong = next((x for x in ctx.users[u] if not (x.op in holders and u in x.src[x.op is not Op.PARAM :])), None)
@@ -245,7 +262,15 @@ def _only_as_shape(holders: frozenset[Op]) -> Callable[[UOp, Context], str | Non
     return check
 
 
-STACK_IS_SHAPE = _form(Where.BODY, Op.STACK, "a Stack is the shape of a Param", _only_as_shape(frozenset({Op.PARAM})))
+_stack_is_shape = _only_as_shape(frozenset({Op.PARAM}))
+STACK_IS_SHAPE = _form(Where.BODY, Op.STACK, "a Stack is the shape of a Param", _stack_is_shape)
+STACK_IS_SHAPE_OR_FRAGMENT = _form(
+    Where.BODY,
+    Op.STACK,
+    "a Stack is the shape of a Param, a fragment of a Wmma or its place",
+    lambda u, ctx: None if all(_holds_fragment(x, ctx) for x in ctx.users[u]) else _stack_is_shape(u, ctx),
+    "R142",
+)
 STACK_SPELLS_SHAPE = _form(
     Where.ANY, Op.STACK, "a Stack is a shape operand", _only_as_shape(frozenset({Op.RESHAPE, Op.EXPAND, Op.PARAM})), "R100"
 )

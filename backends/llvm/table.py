@@ -249,9 +249,10 @@ def _probes() -> list[Any]:
 
 
 def _as_expected(a: Any) -> bool:
-    """Whether the fields of an array hold what its attributes say."""
+    """Whether the fields of an array hold what its attributes say; what one points at is read last."""
     words = (ctypes.c_uint64 * 9).from_address(id(a))
-    contiguous, aligned = a.flags.c_contiguous, a.flags.aligned
-    shape = [ctypes.c_int64.from_address(words[4] + 8 * k).value for k in range(a.ndim)]
-    found = (words[1], words[2], words[3] & 0xFFFFFFFF, shape, words[7], words[8] & 0x101)
-    return found == (id(np.ndarray), _address(a), a.ndim, list(a.shape), id(a.dtype), contiguous | aligned << 8)
+    flags = a.flags.c_contiguous | a.flags.aligned << 8
+    found = (words[1], words[2], words[3] & 0xFFFFFFFF, words[7], words[8] & 0x101)
+    if found != (id(np.ndarray), _address(a), a.ndim, id(a.dtype), flags):
+        return False
+    return all(ctypes.c_int64.from_address(words[4] + 8 * k).value == n for k, n in enumerate(a.shape))

@@ -35,6 +35,7 @@ class LlvmTarget:
     """Render, compile (through the cache on disk) and load for this machine."""
 
     name = "llvm"
+    beside = True  # LLVM runs outside of Python's lock
     dtypes: frozenset[DType] = frozenset(NATIVE)
     ops: frozenset[Op] = OPS
 

@@ -26,6 +26,7 @@ from uops.compiler.optimize.clamp import clamped
 from uops.compiler.optimize.schedule import Schedule, apply, around_fills
 from uops.compiler.optimize.stage import repeated, staged, staged_in_output
 from uops.compiler.optimize.sweep import swept
+from uops.compiler.optimize.threads import WORTH, operations
 from uops.compiler.passes.cost import work
 from uops.compiler.target import Machine
 from uops.spec import dtypes as dt
@@ -40,6 +41,11 @@ GATHER = 8
 #: Vectors per iteration of an elementwise loop, and accumulators of a reduction: enough to hide latency.
 ELEMENTWISE_VECTORS = 2
 REDUCE_VECTORS = 4
+#: Panels of which the second cache holds this many need no blocks.
+PANEL_SHARE = 2
+#: Iterations of a deep Reduce in one block, and how much shorter one may be for a whole number of them.
+DEPTH = 512
+DEPTH_SLACK = 4
 #: Bytes per cycle from the second cache, and how much loads need beside what they take when they never wait.
 PANEL_BYTES = 24
 LOAD_SLACK = 1.2
@@ -205,6 +211,8 @@ def _swept(s: Schedule, f: Facts, lane: UOp, beside: UOp | None, lanes: int, mac
     n = lanes * ELEMENTWISE_VECTORS
     most = (machine.caches or _CACHES)[0] // 2 // f.itemsize // (extent(beside) if beside is not None else 1) // n * n
     tiles = -(-extent(lane) // most)
+    if machine.cores > 1 and operations(f.order, f.needs) >= WORTH:  # a tile per core at least
+        tiles = max(tiles, min(machine.cores, extent(lane) // n))
     tile = -(-extent(lane) // (tiles * n)) * n
     if extent(lane) % tile:
         s, lane = _then(s, lane, Padto(_number(s, lane), tile))
@@ -223,7 +231,8 @@ def _swept(s: Schedule, f: Facts, lane: UOp, beside: UOp | None, lanes: int, mac
         together = _divisor(extent(closed_by(u)[-1]), ROWS_TOGETHER)
         if together > 1:
             s = apply(s, Split(_number(s, closed_by(u)[-1]), together, AxisType.UNROLL))
-        s = swept(s, _column_sum(s, columns) or u, columns, next(uniques))
+        u = _column_sum(s, columns) or u
+        s = swept(s, u, columns, [r for r in closed_by(u) if r.arg.type is AxisType.REDUCE], next(uniques))
     return s
 
 
@@ -260,21 +269,49 @@ def _square(s: Schedule, lane: UOp, across: UOp, lanes: int) -> Schedule:
 
 
 def _packed(s: Schedule, rows: UOp, lane: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """The operands that change with the lanes and not with the rows, as a panel that all tiles of rows read."""
+    """The operands that change with the lanes and not with the rows, as a panel that all tiles of rows read; where that is more
+    than the second cache holds, block after block of a deep Reduce."""
     here = {r.arg.axis_id: r for r in s.ranges}
-    outer, columns = here[rows.arg.axis_id], here[lane.arg.axis_id]
-    if outer not in s.outputs or columns not in s.outputs or extent(outer) < PACKED_ROWS:
+    tiles, columns = here[rows.arg.axis_id], here[lane.arg.axis_id]
+    if tiles not in s.outputs or columns not in s.outputs or extent(tiles) < PACKED_ROWS or _panel(s, tiles, columns) is None:
         return s
-    panel = _panel(s, outer, columns)
-    if panel is None:
-        return s
+    if s.outputs.index(tiles) < s.outputs.index(columns) and tiles.arg.axis_id < columns.arg.axis_id:
+        s = apply(s, Swap(_number(s, tiles), _number(s, columns)))
+        tiles, columns = s.ranges[_number(s, columns)], s.ranges[_number(s, tiles)]
+    panel = _panel(s, tiles, columns)
+    assert panel is not None
     load, over = panel
-    if math.prod(map(extent, over)) * load.dtype.itemsize * 2 > (machine.caches or _CACHES)[1]:
-        return s
-    if s.outputs.index(outer) < s.outputs.index(columns) and outer.arg.axis_id < columns.arg.axis_id:
-        s = apply(s, Swap(_number(s, outer), _number(s, columns)))
-        load, over = _panel(s, s.ranges[_number(s, columns)], s.ranges[_number(s, outer)]) or panel
+    if math.prod(map(extent, over)) * load.dtype.itemsize * PANEL_SHARE > (machine.caches or _CACHES)[1]:
+        return _blocked(s, tiles, columns, machine, uniques)
     return staged(s, [(load, over)], next(uniques))
+
+
+def _blocked(s: Schedule, tiles: UOp, columns: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """A deep product in blocks: the outermost loop of its Reduce in parts, each of them for many tiles of rows."""
+    (u,) = Facts(s).reduces
+    k, *inner = closed_by(u)
+    most = max(1, DEPTH // math.prod(map(extent, inner)))
+    part = _divisor(extent(k), most)
+    if part * DEPTH_SLACK < most:
+        part = -(-extent(k) // -(-extent(k) // most))
+        s, k = _then(s, k, Padto(_number(s, k), part)) if extent(k) % part else (s, k)
+    s = apply(s, Split(_number(s, k), part, AxisType.REDUCE))
+    depth = s.ranges[_number(s, k)]
+    panel = _panel(s, tiles, columns)
+    assert panel is not None
+    load, over = panel
+    s = staged(s, [(load, tuple(r for r in over if r is not depth))], next(uniques))
+    vectors = [r for r in s.outputs if r.arg.type is AxisType.UPCAST]
+    size = math.prod(map(extent, vectors)) * load.dtype.itemsize
+    held = max(1, (machine.caches or _CACHES)[1] // 4 // size)
+    if extent(tiles) > held:
+        some = -(-extent(tiles) // -(-extent(tiles) // held))
+        s, tiles = clamped(s, tiles, some) if extent(tiles) % some else (s, tiles)
+        s = apply(s, Split(_number(s, tiles), some, AxisType.LOOP))
+        tiles = _newest(s)
+    f = Facts(s)
+    vectors.sort(key=lambda r: -(f.store.stride(r) or 0))
+    return swept(s, f.reduces[0], (tiles, *vectors), [depth], next(uniques))
 
 
 def _panel(s: Schedule, rows: UOp, columns: UOp) -> tuple[UOp, tuple[UOp, ...]] | None:
@@ -306,7 +343,7 @@ def _row_loop(s: Schedule, f: Facts, lane: UOp) -> UOp | None:
 
 
 def _beside_loop(s: Schedule, f: Facts, rows: UOp, lane: UOp) -> UOp | None:
-    """Another output loop of columns: what changes with the rows does not change with it, as with rows of an image and its filters."""
+    """Another output loop of columns: what changes with the rows is the same along it, as filters are along rows of an image."""
     (*_, u) = (u for u in f.reduces if lane in f.needs[u.src[0]])
     shared = [a.node for a in f.below(u) if rows in f.needs[a.node]]
     others = (r for r in reversed(s.outputs) if r not in (rows, lane) and r not in f.held and r in f.needs[u.src[0]])

@@ -13,26 +13,26 @@ in one element keep their order (R55), and a workgroup has no more lanes than th
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from uops.compiler.linear import number
 from uops.compiler.log import decided, note
-from uops.compiler.optimize.parallel import free_loops
+from uops.compiler.optimize.parallel import free_loops, memory_of
 from uops.compiler.passes.accumulate import identity
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.compiler.target import PLAIN, Machine
 from uops.spec import build as B
-from uops.spec.args import RangeArg, SinkArg
+from uops.spec.args import AddrSpace, RangeArg, SinkArg
 from uops.spec.axes import AxisType
 from uops.spec.errors import UopsError
 from uops.spec.node import Dim, UOp, toposort
 from uops.spec.ops import Op
-from uops.spec.optops import WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap, legal, ordered
+from uops.spec.optops import TC, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap, legal, ordered
 from uops.spec.scope import closed_by, open_ranges
 from uops.spec.sizes import divides
 
@@ -109,11 +109,33 @@ def _depth(s: Schedule, r: UOp) -> tuple[bool, int, int]:
 
 def reason_against(s: Schedule, opt: OptOp, machine: Machine = PLAIN) -> str | None:
     """None if the OptOp may be applied for this machine."""
-    axes = s.axes
-    reason = legal(opt, axes, done=s.done, product=False)
+    reason = legal(opt, s.axes, done=s.done, descriptors=machine.tensor_cores)
     if reason is None and isinstance(opt, Split):
         reason = _memory_forbids(s, opt)
-    return reason or _too_many_lanes(s, opt, machine)
+    if reason is None and isinstance(opt, TC):
+        reason = _no_product(s, opt, machine)
+    return reason or _accumulated(s, opt) or _too_many_lanes(s, opt, machine)
+
+
+def _no_product(s: Schedule, opt: TC, machine: Machine) -> str | None:
+    from uops.compiler.optimize.tensor_core import match  # which builds on this module
+
+    found = match(s, opt, machine.tensor_cores)
+    return found if isinstance(found, str) else None
+
+
+def _accumulated(s: Schedule, opt: OptOp) -> str | None:
+    """Why the loops of an accumulator, which an End closes, and those around a Wmma are left alone."""
+    if not isinstance(opt, (Split, Padto)):
+        return None
+    r = s.ranges[opt.axis]
+    order = toposort(s.effect)
+    target = opt.target if isinstance(opt, Split) else None
+    if target is not AxisType.REDUCE and r.arg.type is AxisType.REDUCE and any(u.op is Op.END and r in u.src[1:] for u in order):
+        return f"axis {opt.axis} runs through the steps of an accumulator, one after the other (R142)"
+    if (target is None or target in _VECTOR) and any(u.op is Op.WMMA and r in found for u, found in open_ranges(order).items()):
+        return f"a Wmma stands in axis {opt.axis}: it is done whole, and not side by side (R142)"
+    return None
 
 
 def _memory_forbids(s: Schedule, opt: Split) -> str | None:
@@ -153,6 +175,7 @@ def greatest(extent: Dim) -> int:
     return extent if isinstance(extent, int) else int((extent.min_max or (0, 1 << 62))[1])
 
 
+_VECTOR = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 #: Types whose iterations run one after the other, or have LOCAL memory of their own (R57, R128).
 _OWN_MEMORY = frozenset({AxisType.LOOP, AxisType.REDUCE, AxisType.GLOBAL, AxisType.THREAD})
 
@@ -160,11 +183,19 @@ _OWN_MEMORY = frozenset({AxisType.LOOP, AxisType.REDUCE, AxisType.GLOBAL, AxisTy
 def around_fills(effect: UOp) -> frozenset[UOp]:
     """The loops around those that fill LOCAL memory."""
     order = toposort(effect)
-    fills = [u for u in order if u.op is Op.END]
+    fills = [u for u in order if u.op is Op.END and not _in_registers(u)]
     if not fills:
         return frozenset()
     needs = open_ranges(order)
     return frozenset().union(*(needs[u] for u in fills))
+
+
+def _in_registers(end: UOp) -> bool:
+    """Whether the loop that an End closes stores into registers, which are a lane's own."""
+    while end.op in (Op.END, Op.GROUP):
+        end = end.src[0]
+    memory = memory_of(end.src[0])
+    return memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG
 
 
 def apply(s: Schedule, opt: OptOp, machine: Machine = PLAIN) -> Schedule:
@@ -172,7 +203,7 @@ def apply(s: Schedule, opt: OptOp, machine: Machine = PLAIN) -> Schedule:
     reason = reason_against(s, opt, machine)
     if reason is not None:
         raise Rejected(f"{opt}: {reason}")
-    changed = _APPLY[type(opt)](s, opt)
+    changed = _tensor_core(s, opt, machine) if isinstance(opt, TC) else _APPLY[type(opt)](s, opt)
     decided(str(opt), s.effect, changed.effect)
     return replace(changed, done=(*s.done, opt))
 
@@ -220,6 +251,20 @@ def _padto(s: Schedule, opt: Padto) -> Schedule:
     longer = UOp(Op.RANGE, (m,), r.arg)
     done = _replaced(s, {r: (longer, (longer,))})
     return _masked(done, longer, UOp(Op.CMPLT, (longer, bound)))
+
+
+def padded(s: Schedule, opt: Padto) -> Schedule:
+    """What a Padto does, as part of another OptOp."""
+    return _padto(s, opt)
+
+
+def _tensor_core(s: Schedule, opt: TC, machine: Machine) -> Schedule:
+    from uops.compiler.optimize.tensor_core import apply_tc, match
+
+    found = match(s, opt, machine.tensor_cores)
+    if isinstance(found, str):
+        raise Rejected(found)
+    return apply_tc(s, opt, found)
 
 
 def _swap(s: Schedule, opt: Swap) -> Schedule:

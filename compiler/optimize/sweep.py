@@ -6,6 +6,9 @@ memory, and every row adds to all of them:
 
     for t: for r: a += x[r, t]    ->    for t: m[t] = identity;  for r: for t: m[t] += x[r, t];  for t: a = m[t]
 
+The same makes blocks of a deep product: with the outer part of a split Reduce as rows, and tiles as columns, operands are read from
+caches that hold a block of them.
+
 Spec: Reduce; Lowering Pipeline/Optimize; R32 (any order), R61, R91.
 """
 
@@ -21,21 +24,20 @@ from uops.compiler.optimize.stage import device_of, extent_of, position
 from uops.compiler.passes.accumulate import combined, identity_in, widened
 from uops.spec import build as B
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg, ReduceArg
-from uops.spec.axes import AxisType
 from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import closed_by, open_ranges
 
 
-def swept(s: Schedule, u: UOp, columns: Sequence[UOp], unique: int) -> Schedule:
-    """The schedule with Reduce `u` done for all iterations of the output loops `columns`, whose extents are constants, row by row.
+def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], unique: int) -> Schedule:
+    """The schedule with Reduce `u` done for all iterations of the output loops `columns`, whose extents are constants, in each
+    iteration of `rows`, some of its own loops; the others stay inside.
 
-    Nothing below the Reduce is one that depends on these loops. `unique` is the identity of the Buffer.
+    Nothing below the Reduce is one that depends on `columns`. `unique` is the identity of the Buffer.
     """
     order = toposort(s.effect)
     outside = sorted(open_ranges(order)[u] - set(columns), key=lambda r: int(r.arg.axis_id))
-    rows = [r for r in closed_by(u) if r.arg.type is not AxisType.UNROLL]
-    together = [r for r in closed_by(u) if r.arg.type is AxisType.UNROLL]
+    inside = [r for r in closed_by(u) if r not in rows]
     free = 1 + max(int(r.arg.axis_id) for r in order if r.op is Op.RANGE)
     first, second = (
         [UOp(Op.RANGE, r.src, RangeArg(free + n * len(columns) + k, r.arg.type)) for k, r in enumerate(columns)] for n in range(2)
@@ -47,7 +49,7 @@ def swept(s: Schedule, u: UOp, columns: Sequence[UOp], unique: int) -> Schedule:
     start = B.after(memory, *outside) if outside else memory
     cleared = _closed(B.store(position(start, first, sizes), identity_in(u.arg.op, u.dtype, value.dtype)), first)
     running = position(B.after(memory, cleared, *rows), second, sizes)
-    term = UOp(Op.REDUCE, (value, *together), ReduceArg(u.arg.op)) if together else value
+    term = UOp(Op.REDUCE, (value, *inside), ReduceArg(u.arg.op)) if inside else value
     filled = _closed(_closed(B.store(running, combined(u, running, term)), second), rows)
     total = UOp(Op.LOAD, (position(B.after(memory, filled), columns, sizes),), LoadArg())
     effect = substitute(s.effect, {u: B.cast(total, u.dtype)})

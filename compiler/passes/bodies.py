@@ -23,6 +23,8 @@ def canonical(body: UOp) -> tuple[UOp, dict[UOp, UOp]]:
     """The body on renumbered loops, and what became of each node that depends on one."""
     order = toposort(body)
     ids = sorted({int(u.arg.axis_id) for u in order if u.op is Op.RANGE})
+    if ids == list(range(len(ids))):
+        return body, {}
     rank = {a: k for k, a in enumerate(ids)}
     put: dict[UOp, UOp] = {}
     for u in order:
@@ -50,6 +52,9 @@ class Kept:
         self.limit = limit
         self.lock = threading.Lock()
         self.found: OrderedDict[tuple[UOp, Hashable], UOp] = OrderedDict()
+
+    def has(self, body: UOp, key: Hashable) -> bool:
+        return (body, key) in self.found
 
     def get(self, body: UOp, key: Hashable, change: Callable[[UOp], UOp]) -> UOp:
         """change(body), from memory where it is there."""

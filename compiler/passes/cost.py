@@ -30,6 +30,8 @@ WRITE_COST = 4
 KERNEL_COST = 4000
 #: Work per element up to which a value may be computed twice in one kernel, whose schedule may still keep it in LOCAL memory.
 STAGED_COST = 48
+#: Elements of a result per element of an operand from which the operand counts as computed outside of the innermost loop.
+_REPEATED = 4
 #: Work above which a value with several uses is taken to be read from memory by each.
 _SHARED_COST = 8
 #: Places of one value above which it is no longer computed at each of them.
@@ -45,6 +47,7 @@ _WEIGHT: dict[Op, int] = {
     Op.DIV: 5, Op.RECIP: 5, Op.SQRT: 6, Op.IDIV: 12, Op.MOD: 12,
 }
 # fmt: on
+_REPEATING = ALU | {Op.EXPAND}
 _MEMORY = COPIES | {Op.PARAM, Op.BINARY, Op.REDUCE}
 
 
@@ -59,7 +62,7 @@ def work(
             found[u] = READ_COST
             continue
         own = _WEIGHT.get(u.op, 1) if u.op in ALU else 0
-        below = sum(_operand(s, found[s], closed, uses) for s in u.src)
+        below = sum([_operand(u, s, found[s], closed, uses) for s in u.src])
         if u.op is Op.REDUCE:
             form = closed.get(u)
             inner = found[u.src[0]] if form is None else sum(found[leaf.node] for leaf in form.leaves.values())
@@ -69,7 +72,10 @@ def work(
     return found
 
 
-def _operand(s: UOp, cost: int, closed: Mapping[UOp, Closed], uses: Mapping[UOp, int]) -> int:
+def _operand(u: UOp, s: UOp, cost: int, closed: Mapping[UOp, Closed], uses: Mapping[UOp, int]) -> int:
+    """What an operand adds to the work of `u`: little where it is the same for many elements."""
+    if u.op in _REPEATING and size(s) * _REPEATED <= size(u):
+        return min(cost, 1)
     summed = s.op is Op.REDUCE and s not in closed
     return READ_COST if summed or (cost > _SHARED_COST and uses.get(s, 0) > 1) else cost
 
@@ -82,10 +88,22 @@ class Choices:
         self.uses = {u: len(found) for u, found in self.users.items()}
         self.closed = closed
         self.work = work(order, closed, self.uses)
+        self.carriers = self._carriers(order)
 
     def is_looped(self, u: UOp) -> bool:
         """Whether `u` is a Reduce in loops of its own."""
         return u.op is Op.REDUCE and not (u in self.closed and not self.closed[u].left)
+
+    def _carriers(self, order: Sequence[UOp]) -> set[UOp]:
+        """The Reduces that are no products, and what arithmetic by elements makes of one."""
+        found: set[UOp] = set()
+        for u in order:
+            if u.op is Op.REDUCE:
+                if self.is_looped(u) and not self.is_product(u):
+                    found.add(u)
+            elif (u.op in ALU or u.op in BIJECTIVE) and any(s in found and size(s) == size(u) for s in u.src):
+                found.add(u)
+        return found
 
     def is_duplicable(self, u: UOp) -> bool:
         """Whether every kernel that computes `u` gets the same bits."""
@@ -120,10 +138,10 @@ class Choices:
     def finishes_sum(self, u: UOp) -> bool:
         """Whether `u` is what element-by-element arithmetic makes of a sum that nothing else uses. If `u` is not realised, the sum
         is, as it must not be computed twice: at the same price, without the arithmetic."""
-        cone, pending, sums = {u}, [u], list[UOp]()
+        cone, pending, sums, elements = {u}, [u], list[UOp](), size(u)
         while pending and len(cone) <= _MOST_EPILOGUE:
             for s in pending.pop().src:
-                if s in cone or s.op is Op.CONST or size(s) != size(u):
+                if s in cone or s.op is Op.CONST or size(s) != elements:
                     continue
                 if not self.is_duplicable(s):
                     sums.append(s)
@@ -147,7 +165,10 @@ class Choices:
 
 def size(u: UOp) -> int:
     """The elements of a value, the most that there can be, as a factor: at least 1."""
-    return math.prod([n if n.__class__ is int else extent(n) for n in u.shape]) or 1
+    found = 1
+    for n in u.shape:
+        found *= n if n.__class__ is int else extent(n)
+    return found or 1
 
 
 def _origin(u: UOp) -> UOp:

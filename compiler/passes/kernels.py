@@ -37,6 +37,7 @@ class Kernel:
         self.store: UOp | None = None
         self.axes = 0
         self.has_product = False
+        self.reduced: list[frozenset[UOp]] = []  # the output loops around each Reduce that is computed here
 
     def loop(self, n: Dim, kind: AxisType) -> UOp:
         """A fresh Range; the index 0 for an axis of one element."""
@@ -51,6 +52,23 @@ class Kernel:
             if r.op is Op.RANGE:
                 self.around[r] = inside
                 inside = inside | {r}
+
+    def keep(self, place: Place) -> None:
+        """A Reduce is computed at `place`: the loops around it stay around it."""
+        self.reduced.append(frozenset(place.loops() & set(self.ranges)))
+
+    def renest(self, place: Place) -> bool:
+        """Whether the output loops can nest so that a Reduce at `place` is computed once per element; they do then. What was kept
+        around other Reduces stays, and so does the innermost loop, whose iterations are neighbours in memory."""
+        own = frozenset(i for i in place.coords if i is not ZERO)
+        if place.gate is not None or not own < set(self.ranges) or self.ranges[-1] in own or self.has_product:
+            return False
+        if not all(own <= other or other <= own for other in self.reduced):
+            return False
+        sets = [*self.reduced, own]
+        self.ranges.sort(key=lambda r: sum(r not in s for s in sets))
+        self.nest(self.ranges)
+        return True
 
     def hole(self, u: UOp, place: Place) -> UOp:
         """A placeholder for the value of `u` at `place`."""
@@ -174,16 +192,22 @@ class Finish:
 
 def _finished(number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable[[UOp], UOp]) -> Finished:
     body = simple = simplify(store)
+    numbers = sorted(int(r.arg.axis_id) for r in ranges)  # loops nest by number, whichever order they were made in
+    put: dict[UOp, UOp] = {r: r.replace(arg=RangeArg(k, r.arg.type)) for r, k in zip(ranges, numbers) if r.arg.axis_id != k}
+    if put:
+        nested = substitute(simple, put)
+        note("order of loops", simple, nested, put, kernel=number)
+        body = simple = simplify(nested)
     for r in reversed(ranges):
-        body = UOp(Op.END, (body, r))
+        body = UOp(Op.END, (body, put.get(r, r)))
     note("loops", simple, body, kernel=number)
     memory = _memories(body)
     named = [u for u in toposort(body) if u.op is Op.PARAM and u.arg.name is not None]
-    put: dict[UOp, UOp] = {u: u.replace(arg=_variable(u.arg, k)) for k, u in enumerate(named, len(memory))}
+    slots: dict[UOp, UOp] = {u: u.replace(arg=_variable(u.arg, k)) for k, u in enumerate(named, len(memory))}
     for k, m in enumerate(memory):
-        put[m] = _own(m, k, substitute(m.src[0], put))
-    numbered = B.sink(substitute(body, put), name=_name(body))
-    note("numbers of arguments", body, numbered, put, kernel=number)
+        slots[m] = _own(m, k, substitute(m.src[0], slots))
+    numbered = B.sink(substitute(body, slots), name=_name(body))
+    note("numbers of arguments", body, numbered, slots, kernel=number)
     done, loops = canonical(numbered)
     note("numbers of loops", numbered, done, loops, kernel=number)
     return Finished(done, tuple([m.arg.slot for m in memory]), tuple(named))

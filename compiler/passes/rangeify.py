@@ -125,8 +125,15 @@ class Rangeify:
         if u in self.cheap or value.op in _MOVEMENT:
             return False
         places = list(self.places[u])
-        once = len(places) == 1 and ((u, places[0]) in self.once or places[0].exactly_once())
-        return self.choices.realise(value, places, once)
+        looped, first = self.choices.is_looped(value), places[0]
+        once = len(places) == 1 and ((u, first) in self.once or first.exactly_once())
+        if not once and len(places) == 1 and value in self.choices.carriers:
+            once = first.kernel.renest(first)
+        if self.choices.realise(value, places, once):
+            return True
+        if looped:
+            first.kernel.keep(first)
+        return False
 
     def _push(self, wanted: Want) -> None:
         u, place = wanted

@@ -2,12 +2,19 @@
 
 Takes: PLANNED. Gives: PROGRAM (each kernel body a Program of its instructions, source and binary). Spec: Lowering
 Pipeline/Render; Program.
+
+`Rendering` does the same body by body, for who lowers other bodies meanwhile: sources are compiled in a thread of their own where
+the target's compiler allows that.
 """
 
 from __future__ import annotations
 
+import threading
+from queue import SimpleQueue
+from types import TracebackType
+
 from uops.compiler.passes.bodies import each
-from uops.compiler.target import Target
+from uops.compiler.target import Beside, Target, machine_of
 from uops.spec import build as B
 from uops.spec.args import SourceArg
 from uops.spec.node import UOp
@@ -22,4 +29,67 @@ def render(root: UOp, target: Target) -> UOp:
 def rendered(linear: UOp, target: Target) -> UOp:
     """The Program of one instruction list."""
     source = target.render(linear)
-    return UOp(Op.PROGRAM, (linear, UOp(Op.SOURCE, (), SourceArg(source)), B.binary(target.compile(source))))
+    return _program(linear, source, target.compile(source))
+
+
+def _program(linear: UOp, source: str, binary: bytes) -> UOp:
+    return UOp(Op.PROGRAM, (linear, UOp(Op.SOURCE, (), SourceArg(source)), B.binary(binary)))
+
+
+class Rendering:
+    """Programs in the making, inside of a `with`: `add` an instruction list, then, when all are there, ask for its `program`. What
+    the compiler raises is raised by that, in the order of asking."""
+
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.beside = isinstance(target, Beside) and machine_of(target).cores > 1
+        self.sources: dict[UOp, str] = {}
+        self.made: dict[UOp, UOp | BaseException] = {}
+        self.jobs: SimpleQueue[UOp | None] = SimpleQueue()
+        self.worker: threading.Thread | None = None
+
+    def __enter__(self) -> Rendering:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is not None:
+            self.sources.clear()  # what was not begun need not be
+        self._finish()
+
+    def add(self, linear: UOp) -> None:
+        """Render now and compile soon."""
+        self.sources[linear] = self.target.render(linear)
+        if self.beside:
+            self.jobs.put(linear)
+            if self.worker is None:
+                self.worker = threading.Thread(target=self._work, name="uops-compile", daemon=True)
+                self.worker.start()
+
+    def program(self, linear: UOp) -> UOp:
+        self._finish()
+        if linear not in self.made:
+            if linear not in self.sources:
+                self.sources[linear] = self.target.render(linear)
+            self._compile(linear)
+        found = self.made[linear]
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def _finish(self) -> None:
+        if self.worker is not None:
+            self.jobs.put(None)
+            self.worker.join()
+            self.worker = None
+
+    def _work(self) -> None:
+        while (linear := self.jobs.get()) is not None:
+            if linear in self.sources:
+                self._compile(linear)
+
+    def _compile(self, linear: UOp) -> None:
+        try:
+            source = self.sources[linear]
+            self.made[linear] = _program(linear, source, self.target.compile(source))
+        except BaseException as e:
+            self.made[linear] = e

@@ -28,6 +28,7 @@ from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import VALUES
 from uops.compiler.target import Target, machine_of
 from uops.spec import dtypes as dt
+from uops.spec.args import BitcastArg
 from uops.spec.errors import Unsupported
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import ALU, Op
@@ -97,6 +98,12 @@ def _fused_integers(u: UOp) -> UOp:
     return UOp(Op.ADD, (UOp(Op.MUL, (a, b)), c))
 
 
+def _fragments(u: UOp) -> UOp:
+    """A tensor core takes small floats as they are: the bits, read as what they mean."""
+    d = (u.arg.dtype_in, u.arg.dtype_in, u.arg.dtype_out)
+    return u.replace(src=tuple([s if s.dtype is x else UOp(Op.BITCAST, (s,), BitcastArg(x)) for s, x in zip(u.src, d, strict=True)]))
+
+
 def _whole(u: UOp) -> bool:
     return not u.dtype.is_float
 
@@ -107,4 +114,5 @@ _OWN: dict[Op, tuple[Callable[[UOp], bool], Callable[[UOp], UOp]]] = {
     Op.MULACC: (_whole, _fused_integers),
     Op.TRUNC: (_whole, lambda u: u.src[0]),
     Op.CAST: (lambda u: u.src[0].dtype is dt.index, lambda u: u),
+    Op.WMMA: (lambda u: True, _fragments),
 }

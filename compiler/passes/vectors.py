@@ -136,6 +136,9 @@ class Vectors:
                     self.want(s, piece)
             elif u.op is Op.AFTER:
                 self.want(u.src[0], piece)
+            elif u.op is Op.WMMA:  # whole fragments, whatever is wanted of the product
+                for s in u.src:
+                    self.want(s, tuple(range(size(s))))
             elif u.op in MOVEMENT or u.op is Op.RESHAPE:
                 self.want(u, piece)
             elif u.op not in _SCALARS:
@@ -253,6 +256,10 @@ class Vectors:
             return compose([(self.value(u.src[p // inner], (p % inner,)), 0) for p in piece])
         if u.op in MOVEMENT or u.op is Op.RESHAPE:
             return self.value(u, piece)
+        if u.op is Op.WMMA:
+            fragments = [self.value(s, tuple(range(size(s)))) for s in u.src]
+            node = u.replace(src=tuple([f if f.shape != () else UOp(Op.STACK, (f,)) for f in fragments]))
+            return compose([(node, p) for p in piece]) if len(piece) > 1 else UOp(Op.INDEX, (node, number(piece[0])))
         src = [self.value(s, piece) for s in (u.src[:1] if u.op is Op.AFTER else u.src)]
         if u.op is Op.AFTER:
             return u.replace(src=(src[0], *(self.done[d] for d in u.src[1:])))

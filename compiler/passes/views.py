@@ -85,7 +85,9 @@ class Indexing:
     def align(self, index: Index, shape: Sequence[Dim]) -> Index:
         """The index of the element that a value of `shape` gives to the element `index` of a broadcast (R41)."""
         own = index[len(index) - len(shape) :]
-        return tuple(ZERO if not isinstance(n, UOp) and n == 1 else i for i, n in zip(own, shape, strict=True))
+        if 1 not in shape:
+            return own
+        return tuple([ZERO if n == 1 else i for i, n in zip(own, shape, strict=True)])
 
 
 def _permute(x: Indexing, u: UOp, index: Index) -> Step:

@@ -147,7 +147,7 @@ def _saturate(m: Model, d: DType, a: Value) -> Term:
     convert = f"(_ {'fp.to_sbv' if d.is_signed else 'fp.to_ubv'} {width})"
     inside = smt.app(convert, RTZ, a.term, sort=smt.bv(width))
     above = smt.compare("fp.geq", a.term, _bound(high + 1, sort))
-    below = smt.compare("fp.lt", a.term, _bound(low, sort))
+    below = smt.compare("fp.leq", a.term, _bound(low, sort))  # to convert an infinity means nothing to the solver
     is_nan = smt.app("fp.isNaN", a.term, sort=smt.BOOL)
     clamped = smt.ite(above, smt.word(high, width), smt.ite(below, smt.word(low, width), inside))
     return smt.ite(is_nan, smt.word(0, width), clamped)

@@ -140,7 +140,10 @@ _DIVIDED = Theory(
         (Encoding.SKOLEM, 40_000_000),
     ),
 )
+#: Divisors that are variables of a machine's width: bit vectors refute fast, and prove little beyond 8 bits.
+_BITS_DIVIDED = Theory("bits", Form.BITS, Form.WIDE, encodings=((Encoding.NATIVE, 5_000_000),))
 _CASTS = frozenset({Op.CAST, Op.BITCAST})
+_DIVISIONS = frozenset({Op.IDIV, Op.MOD})
 _MOVING = BITWISE | {Op.WHERE, Op.NOT}
 
 
@@ -149,13 +152,22 @@ def theories(a: Assignment) -> tuple[Theory, ...]:
     sides = (a.lhs, a.rhs, *a.when)
     ops, found = _ops(*sides), _dtypes(*sides)
     if dt.index not in found:
+        if ops & _DIVISIONS and found <= {dt.bool_, *dt.INTS} and any(map(_divides, sides)):
+            return (_BITS_DIVIDED, _DIVIDED)
         return (_NUMBERS, _BITS) if ops == {Op.CAST} and _source(a) is not dt.bool_ else (_BITS,)
     if ops <= _CASTS:
         concrete = (_BITS,) if _source(a) is not dt.index else ()
         return concrete if _source(a) is dt.bool_ else (_NUMBERS, *concrete)
     if ops & BITWISE and not (found - {dt.index, dt.bool_}) and ops <= _MOVING:
         return (_SLICE, _WHOLE)
-    return (_DIVIDED if ops & {Op.IDIV, Op.MOD} else _WHOLE,)
+    return (_DIVIDED if ops & _DIVISIONS else _WHOLE,)
+
+
+def _divides(t: Typed | None) -> bool:
+    """Whether there is a division by something else than a literal."""
+    if t is None:
+        return False
+    return (t.pattern.op in _DIVISIONS and t.src[1].pattern.value is None) or any(map(_divides, t.src))
 
 
 def _source(a: Assignment) -> DType:

@@ -223,10 +223,10 @@ def _power_of_two(m: Model, n: Term) -> Term:
 
 
 def _whole_shift(m: Model, op: Op, d: DType, a: Value, n: Value) -> Term:
-    """Shl = a * 2^n, Shr = floor(a / 2^n) (R29); a negative count of index is a Trap (R29, R81), of a machine integer it is read as
+    """Shl = a * 2^n, Shr = floor(a / 2^n) (R29); where a or n is an index, a negative count is a Trap (R29, R81), else it is read as
     unsigned; a count of the width or more leaves 0 or the sign (R06)."""
     zero, count = smt.integer(0), n.term
-    if n.dtype.kind is Kind.INDEX:
+    if Kind.INDEX in (d.kind, n.dtype.kind):
         m.defined.append(smt.compare(">=", count, zero))
     elif n.dtype.is_signed:
         count = smt.ite(smt.compare("<", count, zero), smt.plus(count, smt.integer(1 << n.dtype.bits)), count)

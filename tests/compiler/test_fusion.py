@@ -92,6 +92,13 @@ def rms_norm() -> Tensor:
     return x * (x.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * made(1, 16)
 
 
+def batch_norm(*shape: int) -> Tensor:
+    """As in training: over everything but the channels."""
+    x = made(0, *shape)
+    centred = x - x.mean((0, 2, 3), keepdim=True)
+    return centred * (centred.square().mean((0, 2, 3), keepdim=True) + 1e-5).rsqrt()
+
+
 def rotary() -> Tensor:
     x, c, s = made(0, 4, 8, 16), made(1, 8, 8), made(2, 8, 8)
     left, right = x[..., :8], x[..., 8:]
@@ -102,6 +109,8 @@ PROGRAMS: dict[str, tuple[Callable[[], Tensor], int]] = {
     "softmax": (lambda: made(0, 8, 16).softmax(-1), 1),
     "layernorm with weights": (lambda: made(0, 8, 16).layernorm() * made(1, 16) + made(2, 16), 1),
     "RMS norm": (rms_norm, 1),
+    "batch norm of a batch, channels outermost": (lambda: batch_norm(2, 4, 4, 8), 1),
+    "batch norm of a larger batch": (lambda: batch_norm(8, 16, 14, 14), 1),
     "rotary embedding": (rotary, 1),
     "argmax, its positions without a kernel": (lambda: made(0, 8, 16).argmax(1), 1),
     "product, bias and gelu": (lambda: (made(0, 16, 16) @ made(1, 16, 32) + made(2, 32)).gelu(), 1),
@@ -176,6 +185,19 @@ def test_a_product_without_reuse_is_any_sum() -> None:
     assert not Choices(order, {}).is_product(row)
     (whole,) = (u for u in toposort(product(p(0, 64, 64), p(1, 64, 64))) if u.op is Op.REDUCE)
     assert Choices(toposort(whole), {}).is_product(whole)
+
+
+def test_output_loops_nest_as_the_reduces_in_them_need_but_for_the_last() -> None:
+    """Its iterations are neighbours in memory: what is reduced down the columns of a matrix is a kernel of its own."""
+    x = p(0, 4, 6, 8)
+    (one,) = kernels(b.sub(x, b.reduce(x, Op.ADD, (0, 2))))
+    outer = next(u.src[1] for u in toposort(one) if u.op is Op.END and u.src[0].op is Op.END and u.src[0].src[0].op is Op.END)
+    assert (outer.arg.axis_id, outer.src[0].arg.value) == (0, 6)
+    assert len(kernels(b.sub(x, b.reduce(x, Op.ADD, (0, 1))))) == 2
+    crossing = b.sub(b.sub(x, b.reduce(x, Op.ADD, (0, 2))), b.reduce(x, Op.ADD, (1, 2)))
+    assert len(kernels(crossing)) == 2  # both cannot be outermost
+    nested = b.sub(b.sub(x, b.reduce(x, Op.ADD, (0, 2))), b.reduce(x, Op.ADD, (2,)))
+    assert len(kernels(nested)) == 1
 
 
 def test_a_value_wanted_at_many_places_of_one_kernel_is_stored() -> None:

@@ -112,7 +112,7 @@ def test_a_program_may_run_in_several_threads(pyref: Any) -> None:
 
 
 def test_the_function_takes_params_then_variables_then_buffers(pyref: Any) -> None:
-    """Params by slot, variables by name, Buffers that the graph does not fill by number; the others do not appear."""
+    """Params by slot, variables by name, Buffers by number, those that the graph fills among them."""
     n, m = b.variable("n", 0, 9), b.variable("m", 0, 9)
     a, own = b.buffer(2, dt.int64, unique=9), b.buffer(2, dt.int64, unique=3)
     x, y = b.param(4, (2,), dt.int64), b.param(1, (2,), dt.int64)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from uops.interp import run
 from uops.spec import build as b
+from uops.spec import dtypes as dt
 from uops.spec.errors import Unsupported
 from uops.spec.node import UOp
 from uops.spec.ops import Op
@@ -26,3 +28,10 @@ def test_products_of_hundreds_of_digits_are_exact() -> None:
 def test_a_product_beyond_the_limit_is_refused_at_once() -> None:
     with pytest.raises(Unsupported, match="index values beyond"):
         run(_squared(60), {})
+
+
+@pytest.mark.parametrize("d", dt.INTS, ids=str)
+def test_an_index_is_shifted_by_counts_of_every_dtype(d: dt.DType) -> None:
+    for op, want in ((Op.SHL, -40), (Op.SHR, -1)):
+        (got,) = run(UOp(op, (b.variable("i", -9, 9), b.param(0, (), d))), {"i": -5, "p0": np.array(3, d.name)}).values
+        assert int(got) == want

@@ -1,4 +1,4 @@
-"""Columns are swept: memory is read row after row, and the results are those of sums column by column."""
+"""Sweeps and blocks: memory is read row after row, or block after block, and results are those of plain sums."""
 
 from itertools import count
 from typing import Any
@@ -9,7 +9,8 @@ import pytest
 from scheduled_programs import matmul, p
 
 import uops
-from uops.compiler.optimize.heuristics import SWEPT_ROWS, choose
+from uops import Tensor
+from uops.compiler.optimize.heuristics import DEPTH, SWEPT_ROWS, choose
 from uops.compiler.optimize.schedule import begin, sink
 from uops.compiler.passes.callify import callify
 from uops.compiler.passes.rangeify import rangeify
@@ -74,3 +75,33 @@ def test_maxima_keep_nans_and_empty_columns_of_masked_rows() -> None:
     x[5, 3], x[:, 9] = np.nan, -np.inf
     (got,) = uops.compile(b.reduce(p(0, 33, 700), Op.MAX, (0,)), backend="llvm")({"p0": x}).values
     np.testing.assert_array_equal(got.reshape(-1), x.max(0))
+
+
+def deep(m: int, k: int, n: int) -> UOp:
+    return chosen(matmul(p(0, m, k), p(1, k, n)))
+
+
+def test_a_deep_product_is_done_in_blocks_that_the_caches_hold() -> None:
+    body = deep(100, 6000, 128)
+    panel, totals = sorted((u for u in toposort(body) if u.op is Op.BUFFER), key=lambda u: u.arg.addrspace is AddrSpace.REG)
+    assert panel.arg.addrspace is AddrSpace.LOCAL and panel.arg.size * 4 <= WIDE.caches[1] // 2
+    assert totals.arg.size * 4 <= WIDE.caches[1] // 4
+    depths = [int(r.src[0].arg.value) for r in toposort(body) if r.op is Op.RANGE and r.arg.type is AxisType.REDUCE]
+    assert len(depths) == 2 and np.prod(depths) == 6000 and max(depths) <= DEPTH
+    assert not any(u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.REG for u in toposort(deep(100, 1000, 128)))
+
+
+@pytest.mark.parametrize("shape", [(60, 5000, 70), (1300, 2503, 33), (31, 4099, 48)])
+def test_products_in_blocks_of_any_shape(shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    x, y = data(m, k), data(k, n)
+    (got,) = uops.compile(matmul(p(0, m, k), p(1, k, n)), backend="llvm")({"p0": x, "p1": y}).values
+    np.testing.assert_array_equal(got, x.astype(np.float64) @ y.astype(np.float64))
+
+
+def test_a_deep_convolution_is_done_in_blocks() -> None:
+    """The loop that is split is the outermost of three."""
+    x, w = data(1, 300, 9, 20), data(40, 300, 3, 3)
+    graph = Tensor.from_numpy(x).conv2d(Tensor.from_numpy(w), padding=1)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)]), (3, 3), (2, 3))
+    np.testing.assert_array_equal(graph.numpy(), np.einsum("nchwij,ocij->nohw", windows, w))

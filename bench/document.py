@@ -1,0 +1,104 @@
+"""docs/performance.md: every measurement of this folder that stands beside a peer, run now and written down.
+
+    python bench/document.py [--python PYTHON] [--output FILE] [--rounds R] [--seconds S] [SECTION...]
+
+Each section is the output of one script, with the command that gave it. `--python` runs the peers (an environment with the extra
+`peers`). Sections that are not asked for keep what the file says of them; so does a section whose script failed, and the failure
+is the exit status.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+HEAD = """# Performance
+
+Written by `python bench/document.py`. Ratios carry over from machine to machine better than figures do. The bars are those of the
+project: compiled code at 0.8 of the best peer at least, odd shapes at half of their row's ratio, a fifth of tinygrad's Python
+time, 2.5 ms for a small graph, the first result of the encoder no later than jax.jit's, a call at most one allocating `np.add`.
+"""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, what to read off, and the script with its arguments."""
+
+    title: str
+    text: str
+    command: tuple[str, ...]
+    blocks: bool = False  # of bench/performance.py, which takes --rounds and --seconds
+    peers: bool = True
+
+    def run(self, python: str, rounds: int, seconds: float) -> str:
+        """The section's text. Raises CalledProcessError."""
+        timing = ("--rounds", str(rounds), "--seconds", str(seconds)) if self.blocks else ()
+        argv = (*self.command, *timing)
+        print(f"{self.title}: python {shlex.join(argv)}", file=sys.stderr, flush=True)
+        added = ("--python", python) if self.peers else ()
+        found = subprocess.run(
+            [sys.executable, *argv, *added], cwd=HERE.parent, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
+        body = found.strip() if self.blocks else f"```\n{found.rstrip()}\n```"
+        return f"## {self.title}\n\n{self.text}\n\n`python {shlex.join(argv)}`\n\n{body}\n"
+
+
+SECTIONS = {
+    "one-core": Section(
+        "One core",
+        "Per workload what was reached, and the best peer's time over ours: above 1 is faster than every peer.",
+        ("bench/performance.py",),
+        blocks=True,
+    ),
+    "odd": Section(
+        "Odd shapes",
+        "Seeded extents that are prime, operands plain, transposed, or every second element of an array.",
+        ("bench/performance.py", "--odd", "20", "--seed", "1"),
+        blocks=True,
+    ),
+    "two-cores": Section("Two cores", "The same with two threads.", ("bench/performance.py", "--threads", "2"), blocks=True),
+    "compile": Section(
+        "What compiling costs",
+        "Processor time in Python, beside tinygrad's, and the encoder's first result.",
+        ("bench/compile_time.py",),
+    ),
+    "call": Section("What a call costs, and what threads give", "In calls of `np.add`.", ("bench/call.py",), peers=False),
+}
+
+
+def kept(path: Path) -> dict[str, str]:
+    """The sections that a file has, by title."""
+    text = path.read_text() if path.exists() else ""
+    return {m[1]: m[0].rstrip() + "\n" for m in re.finditer(r"^## (.+?)\n.*?(?=^## |\Z)", text, re.M | re.S)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
+    parser.add_argument("--python", default=sys.executable, help="the interpreter that has the peers")
+    parser.add_argument("--output", type=Path, default=HERE.parent / "docs" / "performance.md")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.3)
+    o = parser.parse_args()
+    if unknown := [n for n in o.sections if n not in SECTIONS]:
+        parser.error(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}")
+    found, failed = kept(o.output), []
+    for name in o.sections or SECTIONS:
+        section = SECTIONS[name]
+        try:
+            found[section.title] = section.run(o.python, o.rounds, o.seconds)
+        except subprocess.CalledProcessError:
+            failed.append(name)
+        o.output.write_text("\n".join([HEAD, *(found[s.title] for s in SECTIONS.values() if s.title in found)]))
+    if failed:
+        sys.exit(f"no figures for {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""The generator of SCHEDULED kernels: loops of every type, LOCAL memory that lanes share, Barriers between its phases.
+
+A kernel is a chain of phases. Each computes one element per iteration of its loops: from inputs, or from what other lanes left in
+LOCAL memory in the phase before, on the other side of a Barrier. The last one stores to GLOBAL memory, each element once. All
+arithmetic is exact - integers, or floats of small integers - so that there is one result. Kernels that follow each other use what
+earlier ones wrote.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from uops.fuzz.generate import Case
+from uops.fuzz.values import Draw, array
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace, CallArg, ReduceArg, SinkArg
+from uops.spec.axes import AxisType
+from uops.spec.dtypes import DType
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+DTYPES = (dt.int32, dt.float32, dt.uint8, dt.int64, dt.float64)
+#: Loops around a kernel, outermost first, and of these the ones that lanes are made of.
+_OUTER = (AxisType.LOOP, AxisType.GLOBAL, AxisType.THREAD)
+_INNER = (AxisType.UPCAST,)
+
+
+@dataclass
+class _Kernel:
+    draw: Draw
+    dtype: DType
+    name: str
+    ranges: list[UOp] = field(default_factory=list)
+    lanes: list[UOp] = field(default_factory=list)
+    arguments: list[UOp] = field(default_factory=list)
+    params: list[UOp] = field(default_factory=list)
+    uniques: int = 0
+    axes: int = 0
+
+    def range(self, n: int, kind: AxisType) -> UOp:
+        self.axes += 1
+        return b.range_(n, self.axes - 1, kind)
+
+    def param(self, argument: UOp) -> UOp:
+        """The Param for a memory of the program."""
+        if argument in self.arguments:
+            return self.params[self.arguments.index(argument)]
+        p = b.param(len(self.params), (argument.arg.size,), argument.dtype)
+        self.arguments.append(argument)
+        self.params.append(p)
+        return p
+
+    def local(self, size: int) -> UOp:
+        self.uniques += 1
+        return b.buffer(size, self.dtype, addrspace=AddrSpace.LOCAL, unique=self.uniques)
+
+
+def generate(draw: Draw) -> Case:
+    """A launch of one or two kernels."""
+    inputs: dict[str, Any] = {}
+    d = draw.choice(DTYPES)
+    memories = []
+    for unique in range(1, draw.integer(2, 3) + 1):
+        size = draw.choice((4, 8, 12, 16, 24))
+        memories.append(b.buffer(size, d, unique=unique))
+        inputs[f"b{unique}"] = array(draw, d, (size,), "small")
+    calls = []
+    for k in range(draw.integer(1, 2)):
+        call, out = _call(draw, d, memories, f"k{k}", 100 + k)
+        calls.append(call)
+        memories.append(out)
+    return Case(UOp(Op.LINEAR, tuple(calls)), inputs)
+
+
+def _call(draw: Draw, d: DType, memories: list[UOp], name: str, unique: int) -> tuple[UOp, UOp]:
+    """One kernel, and the memory that it fills."""
+    k = _Kernel(draw, d, name)
+    for kind in _OUTER:
+        if draw.chance(40):
+            k.ranges.append(k.range(draw.integer(1, 4), kind))
+    if draw.chance(70):
+        k.lanes.append(k.range(draw.choice((2, 3, 4, 8)), AxisType.LOCAL))
+        if draw.chance(25):
+            k.lanes.append(k.range(2, AxisType.LOCAL))
+    if draw.chance(30):
+        k.ranges.append(k.range(draw.choice((2, 4)), AxisType.UPCAST))
+    around = [*k.ranges, *k.lanes] or [k.range(4, AxisType.LOOP)]
+    k.ranges = [r for r in around if r not in k.lanes]
+    total = math.prod(_extent(r) for r in around)
+    out = b.buffer(total, d, unique=unique)
+    target = k.param(out)
+    value = _phases(k, [k.param(m) for m in memories if draw.chance(70)] or [k.param(memories[0])])
+    done = b.store(b.at(target, _flat(around)), value)
+    for r in sorted(around, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
+        done = b.end(done, r)
+    sink = UOp(Op.SINK, (done,), SinkArg(name))
+    return UOp(Op.CALL, (sink, *k.arguments), CallArg(written=(0,))), out
+
+
+def _extent(r: UOp) -> int:
+    return int(r.src[0].arg.value)
+
+
+def _flat(ranges: list[UOp]) -> UOp:
+    """The row-major position of the iteration; 0 without loops."""
+    found = b.index(0)
+    for r in ranges:
+        found = b.add(b.mul(found, _extent(r)), r)
+    return found
+
+
+def _phases(k: _Kernel, sources: list[UOp]) -> UOp:
+    """The value of an iteration, after as many exchanges between lanes as are drawn."""
+    value = _element(k, sources)
+    vector = any(r.arg.type in _INNER for r in k.ranges)
+    for _ in range(k.draw.integer(0, 2) if k.lanes and not vector else 0):
+        value = _exchanged(k, value, sources)
+    return value
+
+
+def _exchanged(k: _Kernel, value: UOp, sources: list[UOp]) -> UOp:
+    """Each lane leaves its value in LOCAL memory; behind a Barrier it takes another lane's, or adds all of them."""
+    size = math.prod(_extent(r) for r in k.lanes)
+    tile, lane = k.local(size), _flat(k.lanes)
+    ready = b.after(tile, UOp(Op.BARRIER, (b.store(b.at(tile, lane), value),)))
+    if k.draw.chance(40):
+        turn = k.range(size, AxisType.REDUCE)
+        return _reduce(b.load(b.at(ready, turn)), k.draw.choice((Op.ADD, Op.MAX)), turn)
+    other = k.draw.choice((b.sub(size - 1, lane), b.mod(b.add(lane, 1), size), lane))
+    return b.add(b.load(b.at(ready, other)), _element(k, sources))
+
+
+def _element(k: _Kernel, sources: list[UOp]) -> UOp:
+    """An expression of loads at positions that depend on the loops, brought into range; sometimes a reduction."""
+    value = _load(k, k.draw.choice(sources), [])
+    for _ in range(k.draw.integer(0, 2)):
+        value = k.draw.choice((b.add, b.sub, b.maximum))(value, _load(k, k.draw.choice(sources), []))
+    if k.draw.chance(35):
+        turn = k.range(k.draw.integer(1, 5), AxisType.REDUCE)
+        op = k.draw.choice((Op.ADD, Op.MAX))
+        value = b.add(value, _reduce(_load(k, k.draw.choice(sources), [turn]), op, turn))
+    return value
+
+
+def _reduce(value: UOp, op: Op, r: UOp) -> UOp:
+    return UOp(Op.REDUCE, (value, r), ReduceArg(op, ()))
+
+
+def _load(k: _Kernel, source: UOp, inner: list[UOp]) -> UOp:
+    n = int(source.shape[0])
+    position = b.index(k.draw.integer(0, n - 1))
+    for r in (*k.ranges, *k.lanes, *inner):
+        if k.draw.chance(70):
+            position = b.add(position, b.mul(r, k.draw.choice((1, 1, 2, 3))))
+    value = b.load(b.at(source, b.mod(position, n)))
+    if k.draw.chance(15) and k.ranges:
+        inside = b.lt(k.ranges[0], k.draw.integer(0, _extent(k.ranges[0])))
+        value = b.load(b.at(source, b.mod(position, n)), b.const(k.draw.integer(0, 3), source.dtype), inside)
+    return value

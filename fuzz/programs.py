@@ -1,0 +1,222 @@
+"""Generators of programs of several statements, on memory that is written, read and written again, and of symbolic shapes.
+
+`program` makes statements on Buffers: reads through views, Stores of a part or of the whole, of values that read the memory they
+replace. Every Store comes after all reads of what it overwrites (R51, R55, R59), so that no order is left open. `symbolic` applies
+ops, forward, to values whose extents are variables (R48).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from uops.fuzz.generate import Case, Maker
+from uops.fuzz.producers import FEATURES, PRODUCERS
+from uops.fuzz.values import Draw, array
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
+from uops.spec.node import Dim, UOp
+from uops.spec.ops import Op
+
+#: What the values of statements are made of; memory and bodies are the statements' business.
+_VALUES = FEATURES - {"assign", "call", "group", "shards", "everywhere", "sink", "buffer", "slice"}
+_DTYPES = (dt.float32, dt.int32, dt.uint8, dt.float16, dt.int64, dt.bool_, dt.bfloat16, dt.float64)
+
+
+@dataclass
+class _Memory:
+    """A Buffer: `now` is the reference after all Stores so far, `reads` are values that were read from it since."""
+
+    now: UOp
+    dtype: DType
+    size: int
+    reads: list[UOp] = field(default_factory=list)
+
+
+class _Program:
+    def __init__(self, draw: Draw, most: int) -> None:
+        producers = tuple(p for p in PRODUCERS if p.name in _VALUES and (p.always or draw.chance(60)))
+        self.draw = draw
+        self.m = Maker(draw, most, _DTYPES, producers)
+        self.memories = [self._memory(most) for _ in range(draw.integer(1, 3))]
+        self.values: list[UOp] = []
+
+    def _memory(self, most: int) -> _Memory:
+        d, size = self.draw.choice(_DTYPES), self.m.extent(most) * self.draw.integer(1, 3)
+        unique = 1000 + self.m.slot()
+        self.m.inputs[f"b{unique}"] = array(self.draw, d, (size,), self.draw.choice(("small", "small", "edge")))
+        return _Memory(b.buffer(size, d, unique=unique), d, size)
+
+    def view(self, x: _Memory) -> UOp:
+        """A reference to the memory or to a part of it."""
+        found = x.now
+        if x.size > 1 and self.draw.chance(40):
+            lo = self.draw.integer(0, x.size - 1)
+            found = b.shrink(found, [lo], [self.draw.integer(1, x.size - lo)])
+        rows = [k for k in (2, 3, 4) if found.shape[0] % k == 0]
+        if rows and self.draw.chance(50):
+            found = _rows(found, self.draw.choice(rows))
+            if self.draw.chance(40):
+                found = b.permute(found, (1, 0))
+        return b.flip(found, [self.draw.chance(50) for _ in found.shape]) if self.draw.chance(30) else found
+
+    def read(self) -> None:
+        """A value that was read now, and may be used at any later time."""
+        x = self.draw.choice(self.memories)
+        ref = self.view(x)
+        form = self.draw.choice((b.load, b.contiguous, lambda u: self._with(u)))
+        self._keep(x, form(ref))
+
+    def _keep(self, x: _Memory, value: UOp) -> None:
+        x.reads.append(value)
+        self.values.append(value)
+        self.m.made.setdefault((value.dtype, tuple(value.shape)), []).append(value)
+
+    def _with(self, u: UOp) -> UOp:
+        return UOp(Op.WHERE, (self.m.value(dt.bool_, tuple(u.shape), 2), u, self.m.value(u.dtype, tuple(u.shape), 2)))
+
+    def write(self) -> None:
+        """A Store of a new value; sometimes of one that reads the memory in another order."""
+        x = self.draw.choice(self.memories)
+        ref = self.view(x)
+        shape = tuple(ref.shape)
+        value = self.m.value(x.dtype, shape, self.draw.integer(1, 5))
+        if self.draw.chance(40):
+            own = b.flip(ref, [True] * len(shape)) if self.draw.chance(50) else ref
+            value = own if self.draw.chance(20) else UOp(Op.WHERE, (self.m.value(dt.bool_, shape, 1), own, value))
+        if x.reads:
+            ordered = b.after(x.now, *x.reads)
+            ref = _on(ref, x.now, ordered)
+        gate = (self.m.value(dt.bool_, shape, 1),) if self.draw.chance(15) else ()
+        x.now, x.reads = b.after(x.now, b.store(ref, value, *gate)), []
+
+    def compute(self) -> None:
+        """A value that several later ones may share."""
+        d = self.draw.choice(_DTYPES)
+        v = self.m.value(d, self.m.shape(self.m.max_elements), self.draw.integer(2, 6))
+        self.values.append(b.contiguous(v) if self.draw.chance(40) else v)
+
+    def root(self) -> UOp:
+        finals = [b.reshape(x.now, (x.size,)) for x in self.memories]
+        kept = [v for v in self.values if self.draw.chance(40)]
+        found = [*kept[-2:], *finals]
+        return found[0] if len(found) == 1 else b.tuple_(*found)
+
+
+def _rows(u: UOp, rows: int) -> UOp:
+    return b.reshape(u, (rows, u.shape[0] // rows))
+
+
+def _on(view: UOp, old: UOp, new: UOp) -> UOp:
+    """The same view of another reference to the same memory."""
+    if view is old:
+        return new
+    return view.replace(src=(_on(view.src[0], old, new), *view.src[1:]))
+
+
+def program(draw: Draw) -> Case:
+    """Two to eight statements on one to three Buffers."""
+    p = _Program(draw, draw.choice((4, 8, 16, 32)))
+    for _ in range(draw.integer(2, 8)):
+        draw.choice((p.read, p.write, p.write, p.compute))()
+    return Case(p.root(), p.m.inputs)
+
+
+# ---------------------------------------------------------------------------------------------------------------- symbolic
+
+_UNARY = (b.neg, b.exp2, b.sqrt, b.recip)
+_BINARY = (b.add, b.mul, b.maximum, b.sub)
+
+
+class _Symbolic:
+    """Values whose extents are variables, constants, or their sums and products."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.inputs: dict[str, Any] = {}
+        self.slots = 0
+        names = ("n", "m")[: draw.integer(1, 2)]
+        self.variables = []
+        for name in names:
+            lo, hi = draw.integer(1, 2), draw.integer(3, 12)
+            self.variables.append(b.variable(name, lo, hi))
+            self.inputs[name] = draw.integer(lo, hi)
+        self.value = self.param([self.draw.choice(self.dims()) for _ in range(draw.integer(1, 2))])
+
+    def dims(self) -> list[Dim]:
+        return [*self.variables, *self.variables, 2, 3, 4]
+
+    def extent(self, d: Dim) -> int:
+        if not isinstance(d, UOp):
+            return int(d)
+        if d.op is Op.PARAM:
+            return int(self.inputs[d.arg.name])
+        if d.op is Op.CONST:
+            return int(d.arg.value)
+        x, y = (self.extent(s) for s in d.src)
+        return x + y if d.op is Op.ADD else x * y
+
+    def param(self, shape: list[Dim], d: DType | None = None) -> UOp:
+        dtype = d or self.draw.choice((dt.float32, dt.int32, dt.float32, dt.int16, dt.float16))
+        p = b.param(self.slots, shape, dtype)
+        self.inputs[f"p{self.slots}"] = array(self.draw, dtype, tuple(self.extent(n) for n in shape), "small")
+        self.slots += 1
+        return p
+
+    def step(self) -> None:
+        """One op on top."""
+        options = (self.unary, self.binary, self.permute, self.flip, self.pad, self.shrink, self.merge, self.expand, self.reduce)
+        found = self.draw.choice(options)(self.value)
+        if math.prod(self.extent(n) for n in found.shape) <= 512:
+            self.value = found
+
+    def unary(self, x: UOp) -> UOp:
+        return self.draw.choice(_UNARY)(x) if x.dtype.is_float else b.neg(x)
+
+    def binary(self, x: UOp) -> UOp:
+        shape = [1 if self.draw.chance(20) else n for n in x.shape]
+        other = x if self.draw.chance(20) else self.param(shape, x.dtype)
+        return self.draw.choice(_BINARY)(x, other)
+
+    def permute(self, x: UOp) -> UOp:
+        return b.permute(x, tuple(range(len(x.shape)))[::-1])
+
+    def flip(self, x: UOp) -> UOp:
+        return b.flip(x, [self.draw.chance(60) for _ in x.shape])
+
+    def pad(self, x: UOp) -> UOp:
+        before = [self.draw.choice([0, 0, 1, *self.variables]) for _ in x.shape]
+        return b.pad(x, before, [_plus(n, lo) for n, lo in zip(x.shape, before, strict=True)])
+
+    def shrink(self, x: UOp) -> UOp:
+        """A part of a longer, padded value, so that it fits for all values of the variables."""
+        k = self.draw.integer(0, 2)
+        longer = b.pad(x, [0] * len(x.shape), [_plus(n, k) for n in x.shape])
+        return b.shrink(longer, [self.draw.integer(0, k) for _ in x.shape], x.shape)
+
+    def merge(self, x: UOp) -> UOp:
+        if len(x.shape) < 2:
+            return b.reshape(x, (1, *x.shape))
+        n, k, *rest = x.shape
+        return b.reshape(x, (b.mul(n, k) if isinstance(n, UOp) or isinstance(k, UOp) else n * k, *rest))
+
+    def expand(self, x: UOp) -> UOp:
+        return b.expand(b.reshape(x, (1, *x.shape)), (self.draw.choice(self.dims()), *x.shape))
+
+    def reduce(self, x: UOp) -> UOp:
+        axes = [k for k in range(len(x.shape)) if self.draw.chance(50)]
+        return b.reduce(x, self.draw.choice((Op.ADD, Op.MAX, Op.ADD)), axes) if axes else b.contiguous(x)
+
+
+def _plus(n: Dim, k: Dim) -> Dim:
+    return b.add(n, k) if isinstance(n, UOp) or isinstance(k, UOp) else n + k
+
+
+def symbolic(draw: Draw) -> Case:
+    """One to eight ops on values of symbolic shape."""
+    s = _Symbolic(draw)
+    for _ in range(draw.integer(1, 8)):
+        s.step()
+    return Case(s.value, s.inputs)

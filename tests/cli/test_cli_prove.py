@@ -1,0 +1,54 @@
+"""`uops prove`: what it prints, writes and answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Uops
+
+from uops.compiler.pattern import INDEX, cst, lift, var
+from uops.compiler.prove import ledger
+from uops.compiler.rewrite import Rule
+from uops.compiler.rules import THEMES
+
+
+def test_rules_are_proved_and_written_and_then_taken_from_the_ledger(uops: Uops, tmp_path: Path) -> None:
+    first = uops("prove", "--rules", "where-n*", "--ledger", "l.jsonl", "--json", "--jobs", "1")
+    assert first.exit_code == 0, first.output
+    found = json.loads(first.stdout)
+    assert found["ok"]
+    assert set(found["rules"]) == {"where-not", "where-nested-true", "where-nested-false"}
+    assert (found["from_ledger"], found["obligations"]) == (0, {"proved": 48})
+    assert set(ledger.read(tmp_path / "l.jsonl")) == set(found["rules"])
+    again = json.loads(uops("prove", "--rules", "where-n*", "--ledger", "l.jsonl", "--json").stdout)
+    assert again["from_ledger"] == 48
+    cold = json.loads(uops("prove", "--rules", "where-n*", "--ledger", "l.jsonl", "--json", "--cold", "--seeds", "2").stdout)
+    assert (cold["from_ledger"], cold["unstable"]) == (0, [])
+
+
+def test_a_theme_is_chosen_by_its_name_and_nothing_is_written_unasked(uops: Uops, tmp_path: Path) -> None:
+    result = uops("prove", "--rules", "booleans", "--ledger", "l.jsonl", "--no-write")
+    assert result.exit_code == 0
+    assert "booleans" in result.stdout
+    assert "20 rules, 60 obligations, 0 of them from the ledger" in result.stdout
+    assert not (tmp_path / "l.jsonl").exists()
+
+
+def test_a_false_rule_is_refuted_with_values_that_the_interpreter_confirms(uops: Uops, monkeypatch: pytest.MonkeyPatch) -> None:
+    i, c = var("i", INDEX), cst("c", INDEX)
+    monkeypatch.setitem(THEMES, "mine", (Rule("small", i % c, i, when=i < c), Rule("never", i + 0, lift(1), when=(i > 0) & (i < 0))))
+    result = uops("prove", "--rules", "mine", "--ledger", "l.jsonl")
+    assert result.exit_code == 1
+    assert "refuted small/index: c = " in result.stdout
+    assert "the interpreter gives" in result.stdout
+    assert "vacuous never/index" in result.stdout
+    found = json.loads(uops("prove", "--rules", "mine", "--ledger", "l.jsonl", "--json").stdout)
+    assert not found["ok"]
+    assert found["rules"] == {"small": "refuted", "never": "vacuous"}
+    assert set(found["counterexamples"]["small/index"]) <= {"i", "c"}
+
+
+def test_a_name_that_no_rule_has_is_a_wrong_question(uops: Uops) -> None:
+    result = uops("prove", "--rules", "nothing-like-it")
+    assert result.exit_code == 2
+    assert "no rule or theme matches" in result.output

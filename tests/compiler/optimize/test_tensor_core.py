@@ -1,0 +1,255 @@
+"""TC: products by tensor cores, judged by the interpreter at every stage with the lane maps of real instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from scheduled_programs import p
+
+from uops.compiler.optimize.schedule import Rejected, Schedule, apply, begin, reason_against, sink, typed
+from uops.compiler.passes.callify import callify, outputs
+from uops.compiler.passes.expand import expand
+from uops.compiler.passes.linearize import linearize
+from uops.compiler.passes.optimize import optimize
+from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.select import select
+from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, Machine
+from uops.interp import run
+from uops.interp.storage import NUMPY
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.args import WmmaArg
+from uops.spec.axes import AxisType
+from uops.spec.dialects import Dialect
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.optops import TC, Padto, Split
+from uops.spec.verify import verify
+from uops.spec.wmma import DESCRIPTORS, Descriptor
+
+FLOAT32 = (dt.float32, dt.float64, dt.int32)
+USABLE = [d for d in DESCRIPTORS if d.dtype_out in FLOAT32]
+
+
+def arg(d: Descriptor) -> WmmaArg:
+    return WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "GPU", d.threads)
+
+
+def machine(*descriptors: Descriptor) -> Machine:
+    return Machine(vector_bytes=16, workgroup=256, local_memory=48 << 10, tensor_cores=tuple(map(arg, descriptors)))
+
+
+def named(name: str, dtype_in: dt.DType | None = None) -> Descriptor:
+    return next(d for d in DESCRIPTORS if name in d.name and (dtype_in is None or d.dtype_in is dtype_in))
+
+
+BF16 = named("m16n8k16.row.col.f32.bf16")
+AMX = named("tdpbf16ps")
+
+
+class Target:
+    """A target for selection: nothing is rendered."""
+
+    name, key = "tensor cores", "tensor cores"
+    dtypes = PLAIN_DTYPES | {dt.float16, dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2}
+    ops = PLAIN_OPS | {Op.BARRIER, Op.WMMA, Op.BITCAST}
+
+    def __init__(self, m: Machine) -> None:
+        self.machine = m
+
+
+def gemm(m: int, k: int, n: int, d: Descriptor, transposed: bool = False) -> UOp:
+    """A (m, k) times B (k, n), in the descriptor's dtypes; transposed: B is (n, k) and comes first."""
+    x, y = p(0, m, k, dtype=d.dtype_in), p(1, *((n, k) if transposed else (k, n)), dtype=d.dtype_in)
+    left = b.reshape(b.cast(x, d.dtype_out), (m, k, 1))
+    right = b.cast(b.permute(y, (1, 0)) if transposed else y, d.dtype_out)
+    right = b.reshape(right, (1, k, n))
+    product = b.mul(right, left) if transposed else b.mul(left, right)
+    return b.reshape(b.reduce(product, Op.ADD, (1,)), (m, n))
+
+
+def started(graph: UOp, parallel: bool = True) -> tuple[UOp, Schedule]:
+    launch = rangeify(callify(graph))
+    (call,) = launch.src
+    s = begin(call.src[0])
+    assert s is not None
+    return launch, typed(s, dict.fromkeys(s.outputs, AxisType.GLOBAL)) if parallel else s
+
+
+def given(graph: UOp) -> dict[str, Any]:
+    """Small integers, whose sums are exact in any order and rounding."""
+    rng = np.random.default_rng(7)
+    params = [u for u in toposort(graph) if u.op is Op.PARAM]
+    lo = 0 if any(u.dtype.name.startswith("u") for u in params) else -2
+    return {f"p{u.arg.slot}": rng.integers(lo, 3, u.shape).astype(NUMPY[u.dtype]) for u in params}
+
+
+def stages(launch: UOp, m: Machine) -> dict[str, UOp]:
+    found = {"scheduled": launch, "expanded": expand(launch)}
+    found["selected"] = select(found["expanded"], Target(m))  # type: ignore[arg-type]
+    found["linear"] = linearize(found["selected"])
+    return found
+
+
+def agrees(graph: UOp, launch: UOp, s: Schedule, m: Machine, only: Sequence[str] = ()) -> dict[str, UOp]:
+    """Every stage is well-formed and gives what the program says; gives the stages."""
+    (call,) = launch.src
+    launch = launch.replace(src=(call.replace(src=(sink(s), *call.src[1:])),))
+    values, (out,) = given(graph), outputs(graph)
+    expected = run(graph, values).values[0]
+    found = stages(launch, m)
+    for name, root in found.items():
+        verify(root, Dialect[name.upper()], target=Target(m) if name in ("selected", "linear") else None)  # type: ignore[arg-type]
+        if not only or name in only:
+            got = run(root, values).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+            np.testing.assert_array_equal(got.view(expected.dtype), expected, err_msg=name)
+    return found
+
+
+def count(op: Op, root: UOp) -> int:
+    """Nodes of an op in all bodies."""
+    return sum(u.op is op for c in root.src for u in toposort(c.src[0]))
+
+
+@pytest.mark.parametrize("d", [BF16, named("m16n8k8", dt.float16), AMX, named("v_wmma_f32", dt.float16)], ids=lambda d: d.name)
+def test_a_product_by_a_tensor_core_gives_the_program_s_value_at_every_stage(d: Descriptor) -> None:
+    n, m, k = d.dims
+    graph, on = gemm(m, 2 * k, n if d.threads == 1 else 2 * n, d), machine(d)
+    launch, s = started(graph)
+    s = apply(s, TC(0, -1, 0, 1), on)
+    assert any(a.type is AxisType.WARP and a.extent == d.threads for a in s.axes) is (d.threads > 1)
+    found = agrees(graph, launch, s, on)
+    assert all(count(Op.WMMA, root) == 1 for root in found.values())
+
+
+@pytest.mark.parametrize("d", USABLE, ids=lambda d: f"{d.name}-{d.dtype_in}")
+def test_the_fragments_of_every_descriptor_are_right(d: Descriptor) -> None:
+    n, m, k = d.dims
+    graph, on = gemm(m, k, n, d), machine(d)
+    launch, s = started(graph)
+    agrees(graph, launch, apply(s, TC(0, -1, 0, 1), on), on, only=("scheduled",))
+
+
+@pytest.mark.parametrize("d", [BF16, AMX], ids=lambda d: d.name)
+def test_mode_2_has_the_same_axes_and_no_wmma(d: Descriptor) -> None:
+    n, m, k = d.dims
+    graph, on = gemm(m, k, n, d), machine(d)
+    launch, s = started(graph)
+    with_, without = (apply(s, TC(0, -1, 0, mode), on) for mode in (1, 2))
+    kinds = (AxisType.GLOBAL, AxisType.WARP)
+    assert [a for a in with_.axes if a.type in kinds] == [a for a in without.axes if a.type in kinds]
+    assert any(a.type is AxisType.UNROLL and a.extent == k for a in without.axes)
+    found = agrees(graph, launch, without, on, only=("scheduled", "linear") if d is BF16 else ("scheduled",))
+    assert count(Op.WMMA, found["linear"]) == 0
+
+
+def test_axes_that_no_tile_divides_are_padded_with_opt_2() -> None:
+    graph, on = gemm(19, 21, 11, BF16), machine(BF16)
+    launch, s = started(graph)
+    assert "fit no axes" in (reason_against(s, TC(0, -1, 1, 1), on) or "") or "R97" in (reason_against(s, TC(0, -1, 1, 1), on) or "")
+    agrees(graph, launch, apply(s, TC(0, -1, 2, 1), on), on, only=("scheduled", "linear"))
+
+
+def test_padding_multiplies_nothing_into_the_sum() -> None:
+    """What lies beyond k is 0 in both fragments, whatever the factors would be there: 2^x of nothing is 1."""
+    x, y = p(0, 16, 9, dtype=dt.float32), p(1, 9, 8, dtype=dt.float32)
+    left, right = (b.cast(b.cast(b.exp2(v), dt.bfloat16), dt.float32) for v in (x, y))
+    graph = b.reshape(b.reduce(b.mul(b.reshape(left, (16, 9, 1)), b.reshape(right, (1, 9, 8))), Op.ADD, (1,)), (16, 8))
+    launch, s = started(graph)
+    on = machine(BF16)
+    agrees(graph, launch, apply(s, TC(0, -1, 2, 1), on), on, only=("scheduled", "linear"))
+
+
+def test_the_factors_may_come_in_either_order() -> None:
+    graph, on = gemm(16, 16, 8, BF16, transposed=True), machine(BF16)
+    launch, s = started(graph)
+    agrees(graph, launch, apply(s, TC(0, -1, 0, 1), on), on, only=("scheduled", "linear"))
+
+
+def test_what_follows_the_product_is_done_on_its_elements() -> None:
+    bias = p(2, 8, dtype=dt.float32)
+    graph, on = b.max_(b.add(gemm(16, 16, 8, BF16), b.reshape(bias, (1, 8))), b.const(0.0)), machine(BF16)
+    launch, s = started(graph)
+    agrees(graph, launch, apply(s, TC(0, -1, 0, 1), on), on, only=("scheduled", "linear"))
+
+
+def test_several_warps_work_side_by_side() -> None:
+    graph, on = gemm(32, 16, 16, BF16), machine(BF16)
+    launch, s = started(graph)
+    s = apply(s, TC(0, -1, 0, 1), on)
+    for axis in (0, 1):
+        s = apply(s, Split(axis, 2, AxisType.LOCAL), on)
+    s = apply(s, Split(next(k for k, a in enumerate(s.axes) if a.type is AxisType.REDUCE), 1, AxisType.REDUCE), on)
+    agrees(graph, launch, s, on, only=("scheduled", "linear"))
+
+
+def test_several_reduce_axes_need_opt_1() -> None:
+    d = BF16
+    x, y = p(0, 16, 3, 16, dtype=d.dtype_in), p(1, 3, 16, 8, dtype=d.dtype_in)
+    product = b.mul(b.reshape(b.cast(x, dt.float32), (16, 3, 16, 1)), b.reshape(b.cast(y, dt.float32), (1, 3, 16, 8)))
+    graph, on = b.reshape(b.reduce(product, Op.ADD, (1, 2)), (16, 8)), machine(d)
+    launch, s = started(graph)
+    axes = [a for a in s.axes if a.type is AxisType.REDUCE]
+    if len(axes) == 2:
+        at = next(k for k, a in enumerate(axes) if a.extent == 16)
+        assert "opt 0 takes one reduce axis" in (reason_against(s, TC(at, -1, 0, 1), on) or "")
+        agrees(graph, launch, apply(s, TC(at, -1, 1, 1), on), on, only=("scheduled", "linear"))
+
+
+def test_the_first_descriptor_that_fits_is_taken() -> None:
+    other = named("m16n8k16", dt.float16)
+    _, s = started(gemm(16, 16, 8, BF16))
+    on = machine(other, BF16)
+    found = apply(s, TC(0, -1, 0, 1), on)
+    (wmma,) = (u for u in toposort(found.effect) if u.op is Op.WMMA)
+    assert wmma.arg == arg(BF16)
+    assert "multiplies float16" in (reason_against(s, TC(0, 0, 0, 1), on) or "")
+    assert "no tensor core 2" in (reason_against(s, TC(0, 2, 0, 1), on) or "")
+
+
+@pytest.mark.parametrize(
+    ("graph", "why"),
+    [(lambda: b.reduce(p(0, 16, 16), Op.ADD, (1,)), "two output axes"),
+     (lambda: b.reshape(b.reduce(b.mul(b.reshape(p(0, 16, 16), (16, 16, 1)), b.reshape(p(1, 16, 8), (1, 16, 8))), Op.ADD, (1,)),
+                        (16, 8)), "multiplies bfloat16 into float32"),
+     (lambda: b.reshape(b.reduce(b.cast(b.mul(b.reshape(p(0, 16, 16, dtype=dt.bfloat16), (16, 16, 1)),
+                                              b.reshape(p(1, 16, 8, dtype=dt.bfloat16), (1, 16, 8))), dt.float32), Op.ADD, (1,)),
+                        (16, 8)), "no Mul"),
+     (lambda: b.reshape(b.reduce(b.mul(b.cast(b.reshape(p(0, 16, 16, dtype=dt.bfloat16), (16, 16, 1)), dt.float32),
+                                       b.cast(b.reshape(p(1, 16, 8, dtype=dt.bfloat16), (1, 16, 8)), dt.float32)), Op.MAX, (1,)),
+                        (16, 8)), "no Mul")],
+    ids=["one output", "float32", "cast of the product", "maximum"],
+)  # fmt: skip
+def test_what_is_no_product_of_the_descriptor_is_rejected_R93(graph: Any, why: str) -> None:
+    _, s = started(graph())
+    reason = reason_against(s, TC(0, -1, 0, 1), machine(BF16))
+    assert reason is not None and why in reason and ("R93" in reason or "R97" in reason)
+    with pytest.raises(Rejected, match="R9"):
+        apply(s, TC(0, -1, 0, 1), machine(BF16))
+
+
+def test_tc_comes_first_and_what_it_made_is_left_whole() -> None:
+    on = machine(BF16)
+    _, s = started(gemm(32, 32, 16, BF16))
+    assert "R93" in (reason_against(apply(s, Split(0, 2, AxisType.GLOBAL), on), TC(0), on) or "")
+    s = apply(s, TC(0, -1, 0, 1), on)
+    kinds = [a.type for a in s.axes]
+    reduce = kinds.index(AxisType.REDUCE)
+    assert "R142" in (reason_against(s, Split(0, 2, AxisType.UPCAST), on) or "")
+    assert "R142" in (reason_against(s, Padto(0, 3), on) or "")
+    assert "R142" in (reason_against(s, Split(reduce, 2, AxisType.UNROLL), on) or "")
+    assert "R142" in (reason_against(s, Split(reduce, 2, AxisType.GROUP_REDUCE), on) or "")
+    assert reason_against(s, Split(reduce, 2, AxisType.REDUCE), on) is None
+    assert reason_against(s, Split(0, 2, AxisType.LOCAL), on) is None
+
+
+def test_the_hand_written_choice_uses_a_tensor_core() -> None:
+    graph, on = gemm(32, 32, 16, BF16), machine(BF16)
+    launch = optimize(rangeify(callify(graph)), on)
+    assert count(Op.WMMA, launch) == 1
+    (out,) = outputs(graph)
+    got = run(launch, given(graph)).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+    np.testing.assert_array_equal(got, run(graph, given(graph)).values[0])

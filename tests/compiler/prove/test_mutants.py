@@ -1,0 +1,129 @@
+"""Mutants of our rules: refuted with values that the interpreter confirms, or proved, and then the interpreter finds nothing.
+
+A mutant that is proved is a rule too: the change made a condition stronger, or weaker than need be, or gave another law.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pytest
+from mutants import Mutant, mutants
+
+from uops.compiler.pattern import variables
+from uops.compiler.prove.counterexample import Counterexample, node
+from uops.compiler.prove.obligations import obligations
+from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.typings import Assignment, Typed, assignments
+from uops.compiler.prove.verdicts import Status, Verdict, judge
+from uops.compiler.rewrite import Rule
+from uops.fuzz.replay import replay
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+MUTANTS: Mapping[str, list[Mutant]] = defaultdict(list)
+for _mutant in mutants():
+    MUTANTS[_mutant.rule.name].append(_mutant)
+SAMPLES = 400
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    w = Worker(seconds=30.0)
+    yield w
+    w.close()
+
+
+def verdict(m: Mutant, worker: Worker) -> Verdict | None:
+    """The worst: refuted if one obligation is; None where no dtypes fit the mutant."""
+    found = None
+    for o in obligations(m.rule):
+        v = judge(worker, o)
+        if v.status is Status.REFUTED:
+            return v
+        found = v if found is None or found.status in (Status.PROVED, Status.VACUOUS) else found
+    return found
+
+
+def test_there_are_enough() -> None:
+    assert sum(map(len, MUTANTS.values())) >= 200
+    assert len({m.name for ms in MUTANTS.values() for m in ms}) == sum(map(len, MUTANTS.values()))
+
+
+@pytest.mark.parametrize("rule", MUTANTS)
+def test_every_mutant_is_refuted_or_is_true(rule: str, worker: Worker) -> None:
+    statuses: Counter[str] = Counter()
+    for m in MUTANTS[rule]:
+        v = verdict(m, worker)
+        if v is None:
+            statuses["ill-typed"] += 1
+            continue
+        statuses[v.status.value] += 1
+        if v.status is Status.REFUTED:
+            seen = replay(Counterexample.of(m.rule, v))
+            assert seen.confirmed, f"{m.name} at {dict(v.values)}: {seen.words}"
+        else:
+            assert v.status in (Status.PROVED, Status.VACUOUS), f"{m.name}: {v.status.value} {v.by}"
+            assert (found := difference(m.rule)) is None, f"{m.name} was proved, but {found}"
+    assert statuses[Status.REFUTED.value] > 0 or len(MUTANTS[rule]) < 4, statuses
+
+
+# The other judge: a rule on values drawn at random, in the interpreter
+
+
+def difference(rule: Rule) -> str | None:
+    """Values of small integers, and of edges, on which the sides of a rule differ under its condition."""
+    for a in assignments(rule):
+        found = _difference(rule, a)
+        if found is not None:
+            return found
+    return None
+
+
+def _difference(rule: Rule, a: Assignment) -> str | None:
+    rng = np.random.default_rng(len(rule.name))
+    env, inputs = dict[str, UOp](), dict[str, np.ndarray]()
+    solved = _solved(a)
+    names = [n for n in a.types if isinstance(n, str) and _is_variable(rule, n)]
+    for slot, name in enumerate(n for n in names if n not in solved):
+        d = a.types[name]
+        stored = dt.int64 if d is dt.index else d
+        low, high = (0, 2) if d is dt.bool_ else (0, 25) if not stored.is_signed else (-12, 13)
+        values = rng.integers(low, high, SAMPLES)
+        inputs[f"p{slot}"] = values.astype(stored.name) if stored.name != "bool" else values.astype(np.bool_)
+        env[name] = b.cast(b.param(slot, (SAMPLES,), stored), d)
+    for name, definition in solved.items():
+        env[name] = node(definition, env)
+    assert a.rhs is not None
+    holds = np.ones(SAMPLES, bool)
+    for c in a.when:
+        holds &= _run(node(c, env), inputs).astype(bool)
+    left, right = (np.broadcast_to(_run(node(t, env), inputs), SAMPLES) for t in (a.lhs, a.rhs))
+    wrong = np.flatnonzero(holds & (left != right) & ~((left != left) & (right != right)))
+    return None if not len(wrong) else str({k: v[wrong[0]] for k, v in inputs.items()})
+
+
+def _is_variable(rule: Rule, name: str) -> bool:
+    return any(name in variables(p) for p in (rule.lhs, rule.rhs, rule.when) if p is not None)
+
+
+def _solved(a: Assignment) -> dict[str, Typed]:
+    """Variables that an equation of the condition defines by others that none defines."""
+    found: dict[str, Typed] = {}
+    for c in a.when:
+        if c.pattern.op is not Op.CMPEQ:
+            continue
+        for one, other in (c.src, c.src[::-1]):
+            name, used = one.pattern.name, set(variables(other.pattern))
+            if name is not None and name not in found and name not in used and not used & set(found):
+                found[name] = other
+                break
+    return dict(reversed(found.items()))
+
+
+def _run(u: UOp, inputs: dict[str, np.ndarray]) -> np.ndarray:
+    used = {f"p{p.arg.slot}" for p in toposort(u) if p.op is Op.PARAM}
+    return np.asarray(run(u, {k: v for k, v in inputs.items() if k in used}).values[0])

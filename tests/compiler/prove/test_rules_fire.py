@@ -1,0 +1,62 @@
+"""Every rule applies to some graph: made from its left side, with constants that meet its condition."""
+
+import itertools
+
+import pytest
+
+from uops.compiler.pattern import Pattern, variables
+from uops.compiler.prove.counterexample import node
+from uops.compiler.prove.typings import Assignment, assignments
+from uops.compiler.rewrite import Rewriter, Rule
+from uops.compiler.rules import THEMES
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+RULES = [rule for rules in THEMES.values() for rule in rules]
+_NUMBERS = (2, 3, 4, 6, 12, 1, 5)
+
+
+def leaves(v: Pattern, d: DType, slot: int) -> list[UOp]:
+    """Nodes that a variable of this dtype may stand for: constants, or values with bounds."""
+    if v.constant:
+        return [b.const(n, d) for n in ((True, False) if d is dt.bool_ else _NUMBERS)]
+    if d is not dt.index:
+        return [b.param(slot, (), d)]
+    r, s = b.range_(3, 10 + slot), b.range_(2, 20 + slot)
+    return [
+        b.variable(f"v{slot}", 0, 40),
+        UOp(Op.ADD, (UOp(Op.MUL, (r, b.index(6))), s)),
+        UOp(Op.ADD, (UOp(Op.MUL, (r, b.index(2))), UOp(Op.MUL, (r, b.index(3))))),
+        s,
+        b.variable(f"big{slot}", 50, 60),
+        UOp(Op.ADD, (UOp(Op.MUL, (r, b.index(4))), UOp(Op.MUL, (s, b.index(6))))),
+    ]
+
+
+def fires_on(rule: Rule) -> UOp | None:
+    """A graph to which the rule applies."""
+    for a in assignments(rule):
+        found = _fires(rule, a)
+        if found is not None:
+            return found
+    return None
+
+
+def _fires(rule: Rule, a: Assignment) -> UOp | None:
+    names = list(variables(rule.lhs))
+    pools = [leaves(variables(rule.lhs)[n], a.types[n], slot) for slot, n in enumerate(names)]
+    for chosen in itertools.islice(itertools.product(*pools), 400):
+        graph = node(a.lhs, dict(zip(names, chosen, strict=True)))
+        if rule.apply(graph) is not None:
+            return graph
+    return None
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: r.name)
+def test_a_rule_fires(rule: Rule) -> None:
+    graph = fires_on(rule)
+    assert graph is not None, f"{rule} applies to nothing"
+    assert Rewriter((rule,), check=True)(graph) is not graph

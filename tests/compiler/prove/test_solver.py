@@ -1,0 +1,74 @@
+"""The door to the solver: limits, deaths, and answers as data."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from uops.compiler.prove.solver import Pool, Worker
+
+PLAIN = "(declare-const x Int)(assert (> x 41))(assert (< x 43))"
+IMPOSSIBLE = "(declare-const x Int)(assert (> x x))"
+HARD = """(declare-const x (_ BitVec 64))(declare-const y (_ BitVec 64))
+(assert (= (bvmul x y) (_ bv12345678987654321 64)))(assert (bvugt x (_ bv4294967296 64)))(assert (bvugt y (_ bv1 64)))
+(assert (not (= (bvmul (bvadd x y) (bvsub x y)) (bvsub (bvmul x x) (bvmul y y)))))"""
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    w = Worker()
+    yield w
+    w.close()
+
+
+def test_values_come_back(worker: Worker) -> None:
+    answer = worker.ask(PLAIN, 1_000_000, ["x"])
+    assert (answer.result, answer.model) == ("sat", {"x": 42})
+
+
+def test_what_cannot_be_is_unsatisfiable(worker: Worker) -> None:
+    assert worker.ask(IMPOSSIBLE, 1_000_000).result == "unsat"
+
+
+def test_a_query_that_is_none_is_unknown_with_the_reason(worker: Worker) -> None:
+    answer = worker.ask("(assert (= x 1))", 1_000_000)
+    assert answer.result == "unknown"
+    assert "unknown constant x" in answer.reason
+    assert worker.ask(IMPOSSIBLE, 1_000_000).result == "unsat"
+
+
+def test_steps_limit_a_query(worker: Worker) -> None:
+    assert worker.ask(HARD, 1000).result == "unknown"
+
+
+def test_a_worker_over_its_time_is_killed_and_the_next_query_gets_a_new_one(monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
+    assert worker.ask(PLAIN, 1_000_000).result == "sat"
+    first = worker.process
+    monkeypatch.setattr("uops.compiler.prove.solver.GRACE", -119.999)
+    answer = worker.ask(HARD, 1 << 40)
+    assert (answer.result, answer.reason) == ("unknown", "killed after its time")
+    monkeypatch.undo()
+    assert worker.ask(PLAIN, 1_000_000).result == "sat"
+    assert worker.process is not first
+
+
+def test_a_worker_that_dies_is_an_unknown(worker: Worker) -> None:
+    assert worker.ask(PLAIN, 1_000_000).result == "sat"
+    assert worker.process is not None
+    worker.process.kill()
+    worker.process.wait()
+    assert worker.ask(PLAIN, 1_000_000).reason == "the solver's process died"
+    assert worker.ask(PLAIN, 1_000_000).result == "sat"
+
+
+def test_a_pool_gives_every_result() -> None:
+    asked = [f"(declare-const x Int)(assert (= x {n}))" for n in range(6)]
+    pool: Pool[str, int] = Pool(lambda w, q: int(w.ask(q, 1_000_000, ["x"]).model["x"]), jobs=2)
+    assert sorted(pool.each(asked)) == list(range(6))
+
+
+def test_an_error_of_a_pool_s_work_is_raised() -> None:
+    def fails(w: Worker, n: int) -> int:
+        raise ValueError(n)
+
+    with pytest.raises(ValueError, match="3"):
+        list(Pool(fails).each([3]))

@@ -1,0 +1,90 @@
+"""What a lowering remembers: shared inside, gone outside, never seen by another thread, and never changed by who reads it."""
+
+import threading
+
+from uops.compiler.log import recording
+from uops.compiler.memory import Memory, memory, remembering
+from uops.compiler.pattern import var
+from uops.compiler.rewrite import Rewriter, Rule, cost
+from uops.compiler.rules import VALUES
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.node import UOp, orders, toposort
+from uops.spec.ops import Op
+
+X = b.param(0, (), dt.int32)
+
+
+def deep(n: int) -> UOp:
+    u = X
+    for k in range(n):
+        u = UOp(Op.ADD, (u, b.const(k)))
+    return u
+
+
+def test_rewriters_of_the_same_rules_share_normal_forms() -> None:
+    calls = []
+
+    def note(found: object) -> dict[str, UOp]:
+        calls.append(found)
+        return {}
+
+    x = var("x")
+    rules = (Rule("add-zero", x + 0, x, witness=note),)
+    u = b.add(X, 0)
+    with remembering(Memory()):
+        assert Rewriter(rules)(u) is Rewriter(rules)(u) is X
+        assert len(calls) == 1
+    assert Rewriter(rules)(u) is X and len(calls) == 2
+    with remembering(Memory()):
+        Rewriter(rules)(u)
+    assert len(calls) == 3
+
+
+def test_other_rules_have_other_normal_forms() -> None:
+    u = b.add(X, 0)
+    with remembering(Memory()):
+        assert Rewriter(())(u) is u
+        assert Rewriter(VALUES)(u) is X
+        assert Rewriter(())(u) is u
+
+
+def test_who_logs_sees_every_step_whatever_is_remembered() -> None:
+    u = b.add(X, 0)
+    with remembering(Memory()):
+        Rewriter(VALUES)(u)
+        with recording() as log:
+            Rewriter(VALUES)(u)
+    assert [s.rule for m in log.moves for s in m.steps] == ["add-zero"]
+
+
+def test_an_order_is_the_readers_own() -> None:
+    u = deep(20)
+    expected = toposort(u)
+    with remembering(Memory()) as _:
+        first = toposort(u)
+        first.clear()
+        assert toposort(u) == expected
+        assert toposort(u, gate=lambda n: n is not u) == [u]
+        assert toposort(u, X) == expected
+    assert orders.kept is None
+
+
+def test_costs_are_those_without_memory() -> None:
+    u = UOp(Op.IDIV, (deep(10), UOp(Op.ADD, (b.const(1), X))))
+    expected = cost(u), cost(u.src[0])
+    with remembering(Memory()):
+        assert (cost(u), cost(u.src[0])) == expected == (cost(u), cost(u.src[0]))
+
+
+def test_memory_is_of_one_thread_and_ends_with_its_block() -> None:
+    seen: list[object] = []
+    with remembering(Memory()) as _:
+        outer = memory()
+        with remembering(Memory()):
+            assert memory() is not outer
+        assert memory() is outer
+        other = threading.Thread(target=lambda: seen.extend((memory(), orders.kept)))
+        other.start()
+        other.join()
+    assert seen == [None, None] and memory() is None

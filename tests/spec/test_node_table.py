@@ -1,0 +1,85 @@
+"""Nodes are interned: one per (op, sources, arg, tag) at any time, in any thread, for as long as somebody holds it."""
+
+import gc
+import random
+import threading
+
+import pytest
+
+from uops.fuzz.generate import case
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec import node
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+X = b.param(0, (4,), dt.float32)
+
+
+def test_equal_nodes_are_one_object_and_bits_tell_constants_apart() -> None:
+    assert UOp(Op.NEG, [X]) is UOp(Op.NEG, (X,)) is b.neg(X)
+    assert UOp(Op.NEG, (X,), None, "t") is not b.neg(X)
+    assert b.const(0.0) is not b.const(-0.0)
+    assert b.const(float("nan")) is b.const(float("nan"))
+    assert b.const(True) is not b.const(1)
+
+
+def test_a_node_cannot_be_changed() -> None:
+    u = b.neg(X)
+    with pytest.raises(AttributeError, match="immutable"):
+        u.tag = "other"
+    with pytest.raises(AttributeError, match="immutable"):
+        del u.src
+    assert type(u) is UOp
+
+
+def test_a_node_that_nobody_holds_is_forgotten() -> None:
+    gc.collect()
+    before = len(node._interned)
+    u = X
+    for _ in range(100_000):  # as deep as any graph: dying is no recursion
+        u = UOp(Op.NEG, (u,))
+    assert len(node._interned) == before + 100_000
+    del u
+    assert len(node._interned) == before
+
+
+def test_threads_that_make_equal_nodes_at_once_get_one() -> None:
+    start, differ = threading.Barrier(4), []
+
+    def work(seed: int) -> None:
+        rng = random.Random(seed)
+        start.wait()
+        for _ in range(10_000):  # few numbers: nodes die and are made again all the time
+            k = rng.randrange(8)
+            first = UOp(Op.ADD, (X, b.const(float(k))))
+            if first is not UOp(Op.ADD, (X, b.const(float(k)))):
+                differ.append(k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not differ
+
+
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_the_recursive_order_is_the_iterative_one(first: int) -> None:
+    for seed in range(first, first + 50):
+        root = case(seed, nodes=30).graph
+        order = toposort(root)
+        assert order == toposort(root, gate=lambda u: True)
+        assert len(set(order)) == len(order)
+        at = {u: k for k, u in enumerate(order)}
+        assert all(at[s] < at[u] for u in order for s in u.src)
+        middle = order[len(order) // 2]
+        assert toposort(middle, root) == toposort(middle, root, gate=lambda u: True)
+
+
+def test_a_graph_deeper_than_the_stack_has_an_order() -> None:
+    u = X
+    for _ in range(20_000):
+        u = UOp(Op.NEG, (u,))
+    order = toposort(u)
+    assert len(order) == len(toposort(X)) + 20_000 and order[-1] is u
