@@ -7,10 +7,11 @@ of `--rounds` is shown. `ours` is capture and all passes, without the native com
 tinygrad's figure is the Python part of its schedule and code generation for the same workload, serially, on its clang backend.
 `--python` runs the peers (an environment with the extra `peers`); one that cannot be imported is named as absent.
 
-Small graphs: `random` is the mean over graphs of the generator with 12 live nodes (those of `interp_speed.py`), `chain` over chains
-of 12 elementwise operations on 1000 floats, each with other constants; all in one process, after one other graph.
+Small graphs: `random` is the mean over graphs of the generator with 12 live nodes (those of `interp_speed.py`), `chain` over
+chains of 12 elementwise operations on 1000 floats, each with other constants; all in one process, after one other graph.
 
-First result: from the operands in memory to the result in memory, the expression and the run included, as wall and as processor time.
+First result: from the operands in memory to the result in memory, the expression and the run included, as wall and as processor
+time.
 """
 
 from __future__ import annotations
@@ -96,7 +97,8 @@ def chain(k: int) -> Any:
 
     u = b.param(0, (1000,), dt.float32)
     steps: tuple[Callable[[Any], Any], ...] = (
-        lambda u: b.add(u, 1.0 + k), lambda u: b.mul(u, 0.5 + k), b.sqrt, lambda u: b.sub(u, 2.0 + k), b.neg, lambda u: b.maximum(u, -3.0 - k),
+        lambda u: b.add(u, 1.0 + k), lambda u: b.mul(u, 0.5 + k), b.sqrt,
+        lambda u: b.sub(u, 2.0 + k), b.neg, lambda u: b.maximum(u, -3.0 - k),
     )  # fmt: skip
     for f in (*steps, *steps):
         u = f(u)
@@ -117,7 +119,9 @@ def small(kind: str, count: int) -> Figures:
     from uops.backends.llvm.target import LlvmTarget
 
     target = LlvmTarget()
-    graphs = [c.graph for c in cases(0, 2 * count) if compiled(c.graph)] if kind == "random" else [chain(k) for k in range(count + 1)]
+    graphs = (
+        [c.graph for c in cases(0, 2 * count) if compiled(c.graph)] if kind == "random" else [chain(k) for k in range(count + 1)]
+    )
     lowered(graphs[0], target)
     gc.collect()
     found = [lowered(g, target) for g in graphs[1 : count + 1]]
@@ -247,7 +251,10 @@ def main() -> None:
         elif name == "first":
             results[name] = firsts(options.python, options.rounds)
             for peer, f in results[name].items():
-                print(f"first      {peer:5} " + (f["absent"] if "absent" in f else f"wall {f['wall']:.2f} s  processor {f['cpu']:.2f} s"))
+                print(
+                    f"first      {peer:5} "
+                    + (f["absent"] if "absent" in f else f"wall {f['wall']:.2f} s  processor {f['cpu']:.2f} s")
+                )
         else:
             results[name] = compared(name, options.python, options.rounds)
             show(name, results[name])

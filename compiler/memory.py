@@ -1,18 +1,20 @@
 """What one lowering remembers of nodes, so that no pass computes again what another one found.
 
 `Memory` holds, for nodes of the program being lowered: the order below a root (`uops.spec.node.toposort`), normal forms per list of
-rules (`Rewriter`), and costs (`rewrite.cost`). All are functions of the node alone. It is in use inside of `with
-remembering(memory):`, in this thread, and dropped with the lowering.
+rules (`Rewriter`), costs (`rewrite.cost`), and what functions that are `remembered` gave. All are functions of the node alone. It
+is in use inside of `with remembering(memory):`, in this thread, and dropped with the lowering.
 """
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from uops.compiler.log import active
 from uops.spec import node
 from uops.spec.node import UOp
 
@@ -24,6 +26,7 @@ class Memory:
     orders: dict[UOp, list[UOp]] = field(default_factory=dict)
     normal: dict[tuple[type, int], tuple[Any, dict[UOp, UOp]]] = field(default_factory=dict)
     costs: dict[UOp, int] = field(default_factory=dict)
+    made: dict[tuple[object, UOp], UOp] = field(default_factory=dict)
 
 
 class _Active(threading.local):
@@ -36,6 +39,22 @@ _active = _Active()
 def memory() -> Memory | None:
     """What is in use here."""
     return _active.memory
+
+
+def remembered(change: Callable[[UOp], UOp]) -> Callable[[UOp], UOp]:
+    """The function, which does no root twice while a memory is in use, unless somebody records what it does."""
+
+    @functools.wraps(change)
+    def asked(root: UOp) -> UOp:
+        found = _active.memory
+        if found is None or active() is not None:
+            return change(root)
+        known = found.made.get((change, root))
+        if known is None:
+            known = found.made[change, root] = change(root)
+        return known
+
+    return asked
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
 from uops.compiler.log import active
-from uops.compiler.memory import Memory, remembering
+from uops.compiler.memory import Memory, memory, remembering
 from uops.compiler.passes.bodies import Kept, each
 from uops.compiler.passes.callify import callify
 from uops.compiler.passes.expand import expanded
@@ -47,7 +47,7 @@ class Lowering:
     config: Config
     external: frozenset[UOp] = field(default_factory=frozenset)
     steps: dict[str, UOp] | None = None
-    memory: Memory = field(default_factory=Memory)
+    memory: Memory = field(default_factory=lambda: memory() or Memory())
     rendering: Rendering | None = None
 
     @functools.cached_property
@@ -73,8 +73,8 @@ Body = Callable[[UOp, Lowering], UOp]
 
 @record(frozen=True, slots=True)
 class Pass:
-    """`after` pairs the name of an earlier pass with the reason why it must be earlier. `body`: what the pass does to one kernel, if
-    it does that to each by itself; a pass without, after kernels are split, leaves the bodies as they are."""
+    """`after` pairs the name of an earlier pass with the reason why it must be earlier. `body`: what the pass does to one kernel,
+    if it does that to each by itself; a pass without, after kernels are split, leaves the bodies as they are."""
 
     name: str
     stage: str

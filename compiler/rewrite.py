@@ -89,8 +89,8 @@ class Step:
 
 
 class Rewriter:
-    """Applies `rules`, the first that fits, until none does. Results are remembered per node for the life of the object (`done`), or
-    of the memory in use here (`uops.compiler.memory`), unless the steps are logged or checked."""
+    """Applies `rules`, the first that fits, until none does. Results are remembered per node for the life of the object (`done`),
+    or of the memory in use here (`uops.compiler.memory`), unless the steps are logged or checked."""
 
     def __init__(self, rules: Sequence[Rule], log: list[Step] | None = None, check: bool = False) -> None:
         self.rules, self.check = rules, check
@@ -112,8 +112,8 @@ class Rewriter:
         return done[root]
 
     def _normalise(self, root: UOp) -> None:
-        """Fill `done` for everything below `root`. A frame is a graph to normalise: its nodes, sources first, and the nodes that will
-        become what its root becomes. A rule that makes a new node opens a frame for it."""
+        """Fill `done` for everything below `root`. A frame is a graph to normalise: its nodes, sources first, and the nodes that
+        will become what its root becomes. A rule that makes a new node opens a frame for it."""
         done = self.done
         frames: list[tuple[UOp, Iterator[UOp], tuple[UOp, ...]]] = [(root, iter(_missing(root, done)), ())]
         while frames:

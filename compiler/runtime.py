@@ -20,6 +20,7 @@ from uops.compiler.arguments import Array, Inputs, Kind, Place, bounds, extents,
 from uops.compiler.config import Config
 from uops.compiler.frame import ArrayInput, Frame, Launch, Made, Temporary, VariableInput
 from uops.compiler.loops import instructions_run, shared
+from uops.compiler.memory import Memory, remembering
 from uops.compiler.passes.callify import Output, callify, outputs
 from uops.compiler.pipeline import lower
 from uops.compiler.target import Entered, Enters, Kernel, Target, lender
@@ -90,12 +91,13 @@ class Compiled:
 
     def __init__(self, graph: UOp, target: Target, config: Config) -> None:
         self.graph, self.target, self._lend = graph, target, lender(target)
-        self.outputs: tuple[Output, ...] = outputs(graph)
-        self._fit(o.buffer for o in self.outputs)
-        called = callify(graph)
-        self.external = called.src[1:]
-        self.written = frozenset(self.external[k] for k in called.arg.written)
-        self.program = lower(graph, target, config=config)
+        with remembering(Memory()):
+            self.outputs: tuple[Output, ...] = outputs(graph)
+            self._fit(o.buffer for o in self.outputs)
+            called = callify(graph)
+            self.external = called.src[1:]
+            self.written = frozenset(self.external[k] for k in called.arg.written)
+            self.program = lower(graph, target, config=config)
         self._known = {key_of(u) for u in toposort(graph) if u.op in (Op.PARAM, Op.BUFFER)}
         self._variables = [u for u in self.external if is_variable(u)]
         memory = list(dict.fromkeys(m for c in self.program.src for a in c.src[1:] if not is_variable(m := _root(a))))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from uops.backends.arrays import STORAGE
 from uops.spec import build as b
 from uops.spec.dtypes import DType, Kind
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp, toposort
+from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.text import parse
 
@@ -53,17 +53,27 @@ def load(path: Path) -> FileTest:
     """Read a file test. Raises SpecError on a program or directive that cannot be read."""
     text = path.read_text(encoding="utf-8")
     test = FileTest(path, parse(text))
-    for n, raw in enumerate(text.splitlines(), 1):
-        m = _DIRECTIVE.match(raw.strip())
-        if m:
-            _directive(test, m, n)
+    found = [(n, m) for n, raw in enumerate(text.splitlines(), 1) if (m := _DIRECTIVE.match(raw.strip()))]
+    for n, m in sorted(found, key=lambda item: not _is_of_variable(test.graph, item[1])):  # extents may depend on variables
+        _directive(test, m, n)
     return test
+
+
+def _is_of_variable(graph: UOp, m: re.Match[str]) -> bool:
+    u = _leaf(graph, m.group(2)) if m.group(1) == "input" else None
+    return u is not None and (u.op is Op.DEFINE_VAR or is_variable(u))
+
+
+def inputs_of(path: Path) -> dict[str, Any]:
+    """The inputs that a file holds; none, where it says nothing of inputs."""
+    text = path.read_text(encoding="utf-8")
+    return load(path).inputs if any(x.lstrip().startswith("; input ") for x in text.splitlines()) else {}
 
 
 def _directive(test: FileTest, m: re.Match[str], n: int) -> None:
     word, name, rest = m.group(1), m.group(2), (m.group(3) or "").strip()
     if word == "input":
-        test.inputs[name] = _input(test.graph, name, rest.split(), n)
+        test.inputs[name] = _input(test, name, rest.split(), n)
     elif word == "check":
         test.checks[int(name) if name.isdigit() else name] = rest.split()
     elif word == "trap":
@@ -82,16 +92,25 @@ _KEYS: dict[Op, Callable[[UOp], str]] = {
 }
 
 
-def _input(graph: UOp, name: str, words: list[str], n: int) -> Any:
-    u = _leaf(graph, name)
+def _input(test: FileTest, name: str, words: list[str], n: int) -> Any:
+    u = _leaf(test.graph, name)
     if u is None:
         raise SpecError(f"line {n}: the program has no input {name}", line=n, column=1)
     if u.op is Op.DEFINE_VAR or is_variable(u):
         return int(words[0])
-    shape = tuple(int(s) for s in u.shape)
+    shape = tuple(_extent(k, test.inputs) for k in u.shape)
     if len(words) != math.prod(shape):
         raise SpecError(f"line {n}: {name} has shape {shape}, got {len(words)} elements", line=n, column=1)
     return _stack(words, u.dtype, shape)
+
+
+def _extent(n: Dim, inputs: Mapping[str, Any]) -> int:
+    """An extent, under the values of the variables."""
+    if not isinstance(n, UOp):
+        return int(n)
+    named = [v for v in toposort(n) if is_variable(v) and v.arg.name in inputs]
+    bounds = substitute(n, {v: b.const(int(inputs[v.arg.name]), v.dtype) for v in named}).min_max
+    return int(bounds[0]) if bounds is not None else 0
 
 
 def _leaf(graph: UOp, name: str) -> UOp | None:

@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from uops.backends.answer import leaves
 from uops.fuzz import bestiary, kernels, programs
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, generate
@@ -90,7 +91,11 @@ def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT) -> Sample:
     """Case `k` of `seed`. Raises UnknownKind."""
     draw = SeededDraw(number(VERSION, seed, k, *kinds))
     kind = draw.choice(_weighted(kinds))
-    return Sample(kind.name, *kind.make(draw))
+    graph, inputs = kind.make(draw)
+    if kind.dialect is Dialect.TENSOR:  # what the graph has no use for is no input of it
+        used = leaves(graph)
+        inputs = {key: v for key, v in inputs.items() if key in used}
+    return Sample(kind.name, graph, inputs)
 
 
 def known(names: Sequence[str]) -> tuple[Kind, ...]:

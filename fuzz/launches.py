@@ -17,8 +17,7 @@ from uops.compiler.target import Target
 from uops.fuzz.native import run_program
 from uops.fuzz.stages import Fault, Outputs, differs
 from uops.interp import run
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.node import UOp
 
 #: Orders of what is unordered that are tried, beside the interpreter's own.
 ORDERS = 2
@@ -70,6 +69,3 @@ def different(wanted: Outputs, found: Outputs) -> Fault | None:
     """The first element, of memory that both have, that is not the same."""
     return next((f for k in sorted(wanted.keys() & found.keys(), key=str) if (f := differs(k, wanted[k], found[k]))), None)
 
-
-def has_barriers(graph: UOp) -> bool:
-    return any(u.op is Op.BARRIER for u in toposort(graph))

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 Action = Callable[["Machine", Scope, UOp, Sequence[UOp]], Cell]
 _ndarray = np.ndarray
 _INDEX = dt.index
+# What is slow to reach through its class or module.
+_TUPLE, _FUNCTION = Op.TUPLE, Op.FUNCTION
+_array = np.array
 
 
 def _values(m: Machine, scope: Scope, sources: Sequence[UOp]) -> list[Array]:
@@ -37,23 +40,35 @@ def _values(m: Machine, scope: Scope, sources: Sequence[UOp]) -> list[Array]:
 
 def _const(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     a = u.arg
-    return settle(a.value) if a.dtype is _INDEX else np.array(a.value, NUMPY[a.dtype])
+    d = a.dtype
+    return settle(a.value) if d is _INDEX else _array(a.value, NUMPY[d])
 
 
 def _binary(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     return np.frombuffer(u.arg.data, np.uint8)
 
 
-def _cast(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    source = sources[0]
-    cell, d = scope.cells[source], source._dtype
-    convert = CASTS[source.dtype if d is UNSET else d, u.arg.dtype]
-    return convert(cell if cell.__class__ is _ndarray else m.read(cell))
+def _cast(u: UOp, x: Array) -> Any:
+    d = u.src[0]._dtype
+    return CASTS[u.src[0].dtype if d is UNSET else d, u.arg.dtype](x)
 
 
 def _shift(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     """The only ops whose meaning also depends on the dtype of the second source (R81)."""
     return kernel_of(u.op, sources)(*_values(m, scope, sources))
+
+
+def ternary(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
+    """Where and Mulacc."""
+    cells, read = scope.cells, m.read
+    a, b, c = sources
+    d = a._dtype
+    return KERNELS[u.op][a.dtype if d is UNSET else d](read(cells[a]), read(cells[b]), read(cells[c]))
+
+
+def _of_array(op: Op) -> Action:
+    make = OF_ARRAY[op]
+    return lambda m, scope, u, sources: make(u, m.read(scope.cells[sources[0]]))
 
 
 def _reduce(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
@@ -86,9 +101,7 @@ def _mover(op: Op) -> Action:
 
 
 def _buffer(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
-    if scope.outer is not None:
-        return _in_outer(m, scope, u)
-    return Ref(m.storage(u), scope, u)
+    return Ref(m.storage(u), scope, u) if scope.outer is None else _in_outer(m, scope, u)
 
 
 def _in_outer(m: Machine, scope: Scope, u: UOp) -> Cell:
@@ -101,15 +114,16 @@ def _in_outer(m: Machine, scope: Scope, u: UOp) -> Cell:
 
 def _param(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     a = u.arg
+    name, bounds = a.name, a.bounds
     if scope.outer is not None and a.slot is not None:
         return _bound_param(m, scope, u)
-    if a.name is not None and a.bounds is not None:
-        if a.name not in m.inputs:
-            raise SpecError(f"variable {a.name!r} is missing from the inputs")
-        return variable(a.name, m.inputs[a.name], a.bounds)
+    if name is not None and bounds is not None:
+        if name not in m.inputs:
+            raise SpecError(f"variable {name!r} is missing from the inputs")
+        return variable(name, m.inputs[name], bounds)
     if scope.outer is not None:
         return _in_outer(m, scope, u)
-    if a.dtype is dt.index:
+    if a.dtype is _INDEX:
         key = f"p{a.slot}"
         if key not in m.inputs:
             raise SpecError(f"input {key!r} is missing: index of shape {u.shape}")
@@ -154,9 +168,9 @@ def _enter(m: Machine, scope: Scope, u: UOp, base: int, call: UOp | None) -> Sco
 
 def _gettuple(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     packed = u.src[0]
-    if packed.op is Op.TUPLE:
+    if packed.op is _TUPLE:
         return scope.cells[sources[0]]
-    if packed.op is not Op.FUNCTION:
+    if packed.op is not _FUNCTION:
         raise SpecError(f"GetTuple of {packed.op.name}: only a Tuple or a Function has elements")
     inner, element = _enter(m, scope, packed, scope.base, None), packed.src[0].src[u.arg.index]
     if element not in inner.cells:
@@ -271,11 +285,13 @@ def bridge() -> Any:
 
 
 # fmt: off
+#: (node, value of its only source) -> value; of Reduce where it has no ranges, which are sources too.
+OF_ARRAY: dict[Op, Any] = {**MOVES, Op.CAST: _cast, Op.REDUCE: reduce}
 #: Every op of the TENSOR dialect that is not in `KERNELS`, and those that are but need more than arrays.
 ACTIONS: dict[Op, Action] = {
     Op.PARAM: _param, Op.BUFFER: _buffer, Op.CONST: _const, Op.BINARY: _binary,
     **{op: _mover(op) for op in MOVES},
-    Op.REDUCE: _reduce, Op.CAST: _cast, Op.SHL: _shift, Op.SHR: _shift,
+    Op.REDUCE: _reduce, Op.CAST: _of_array(Op.CAST), Op.SHL: _shift, Op.SHR: _shift,
     Op.FUNCTION: _function, Op.CALL: _call, Op.TUPLE: _void, Op.GETTUPLE: _gettuple,
     Op.LOAD: _load, Op.STORE: _store, Op.END: _loops,
     Op.AFTER: _after, Op.GROUP: _void, Op.SINK: _void,
@@ -308,7 +324,7 @@ def _reduced(u: UOp) -> tuple[UOp, ...]:
 
 def _element(u: UOp) -> tuple[UOp, ...]:
     packed = u.src[0]
-    return (packed.src[u.arg.index],) if packed.op is Op.TUPLE else ()
+    return (packed.src[u.arg.index],) if packed.op is _TUPLE else ()
 
 
 #: The sources to evaluate before a node, where they are not all of `src`: shape operands are read, bodies and the elements of a

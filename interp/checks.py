@@ -13,15 +13,16 @@ from uops.interp.memory import describe
 from uops.interp.storage import NUMPY, OBJECT, SMALL, Array
 from uops.spec import dtypes as dt
 from uops.spec.derive.minmax import WHOLE
-from uops.spec.dtypes import DType
 from uops.spec.errors import Unsound
 from uops.spec.node import UNSET, UOp
 from uops.spec.ops import Op
 
-_SMALL = frozenset(SMALL)
+_SMALL = frozenset(NUMPY[d] for d in SMALL)
+_PLAIN = frozenset({bool, int, float})
+_F32 = NUMPY[dt.float32]
 _INDEX = dt.index
 #: dtype -> NumPy's dtype of its values, and the bounds that hold for all of them.
-_DTYPES = {d: (NUMPY[d], WHOLE[d]) for d in NUMPY}
+DTYPES = {d: (NUMPY[d], WHOLE[d]) for d in NUMPY}
 _fmin: Any = np.fmin.reduce
 _fmax: Any = np.fmax.reduce
 
@@ -41,31 +42,43 @@ def check_value(u: UOp, v: Array, sizes: Sizes, scope: Any) -> None:
     d, shape, bounds = u._dtype, u._shape, u._min_max
     if d is UNSET or shape is UNSET or bounds is UNSET:
         d, shape, bounds = u.dtype, u.shape, u.min_max
-    (wanted, whole), given = _DTYPES[d], v.dtype
+    (wanted, whole), given = DTYPES[d], v.dtype
     if given is not wanted and given != wanted and not (d is _INDEX and given == OBJECT):
         unsound(u, "dtype", wanted, given)
     if v.shape != shape and v.shape != (shape := sizes.shape(scope, u)):
         unsound(u, "shape", shape, v.shape)
-    if bounds is not whole and bounds != whole and not (u.op in _VIEWS and bounds is u.src[0]._min_max):
-        check_bounds(u, d, v, bounds)
+    if bounds is not whole and bounds != whole:
+        check_bounds(u, v)
 
 
-def check_bounds(u: UOp, d: DType, v: Array, bounds: tuple[Any, Any] | None) -> None:
+def check_bounds(u: UOp, v: Array) -> None:
+    """Assert the derived bounds of `u` on its value."""
+    bounds = u._min_max
+    if bounds is UNSET:
+        bounds = u.min_max
     if bounds is None:
         unsound(u, "min_max", "bounds", None)
+    if u.op in _VIEWS and bounds is u.src[0]._min_max:
+        return
     lo, hi = bounds
     if v.size == 1:
-        least = most = float(v.item()) if d in _SMALL else v.item()
+        least = most = v.item()
+        if least.__class__ not in _PLAIN:  # of a dtype that NumPy does not know
+            least = most = float(least)
     elif not v.size:
         return
     else:
-        if d in _SMALL:
-            v = v.astype(np.float32)
-        least, most = v.item(v.argmin()), v.item(v.argmax())
-        if least != least:  # a NaN hides the rest
-            least, most = _fmin(v, None).item(), _fmax(v, None).item()  # NaN where every element is
+        least, most = _extremes(v.astype(_F32) if v.dtype in _SMALL else v)
     if least < lo or most > hi:  # never for NaN
         unsound(u, "min_max", bounds, (least, most))
+
+
+def _extremes(v: Array) -> tuple[Any, Any]:
+    """The least and the greatest element that is no NaN, where there is one."""
+    least, most = v.item(v.argmin()), v.item(v.argmax())
+    if least == least:
+        return least, most
+    return _fmin(v, None).item(), _fmax(v, None).item()  # a NaN hides the rest
 
 
 def unsound(u: UOp, what: str, derived: object, computed: object) -> NoReturn:

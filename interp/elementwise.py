@@ -116,12 +116,8 @@ def _pow_through64(d: DType) -> Kernel:
 
 
 def _where(p: Array, a: Array, b: Array) -> Any:
+    """R14: the condition of a TENSOR Where means CmpNe(P, 0), which is how NumPy reads one."""
     return np.where(p, a, b)
-
-
-def _where_nonzero(p: Array, a: Array, b: Array) -> Any:
-    """R14: the condition of a TENSOR Where means CmpNe(P, 0), as NumPy's conversion to bool does."""
-    return np.where(p.astype(BOOL), a, b)
 
 
 def _where_small(p: Array, a: Array, b: Array) -> Any:
@@ -129,8 +125,7 @@ def _where_small(p: Array, a: Array, b: Array) -> Any:
 
 
 _WHERE: Row = {
-    dt.bool_: _where,
-    **dict.fromkeys((*dt.INTS, *NATIVE, dt.index), _where_nonzero),
+    **dict.fromkeys((dt.bool_, *dt.INTS, *NATIVE, dt.index), _where),
     **dict.fromkeys(SMALL, _where_small),
 }
 
@@ -170,7 +165,7 @@ def _mulacc_machine(a: Array, b: Array, c: Array) -> Any:
 
 _MULACC: Row = {
     **dict.fromkeys((dt.bool_, *dt.INTS), _mulacc_machine),
-    **{d: fused.mulacc_through64(d) for d in dt.FLOATS if d is not dt.float64},
+    **{d: fused.mulacc_in64(d) if d.bits == 8 else fused.mulacc_through64(d) for d in dt.FLOATS if d is not dt.float64},
     dt.float64: fused.mulacc64,
     dt.index: integers.mulacc,
 }

@@ -1,20 +1,23 @@
-"""The evaluation of a graph: nodes in dependency order, iteratively, with a stack of nodes per frame and a stack of frames per run.
+"""The evaluation of a graph: nodes in dependency order, with a stack of nodes per frame and a stack of frames per run.
 
-A node is one dictionary lookup and one call: a kernel of `elementwise` on the arrays of its sources, or an action of `actions`.
+A node is one table lookup and one call: a kernel of `elementwise` on the arrays of its sources, what makes a value of an array
+alone, or an action of `actions`. Sources are reached by recursion, which is faster than a stack, `_ROOM` levels at most; what lies
+deeper, or waits for another frame, goes on the frame's stack together with the nodes above it, so that depth is not limited.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from uops.interp import memory
-from uops.interp.actions import ACTIONS, SOURCES, Action, Find, Foreign, foreign, no_sources
-from uops.interp.checks import check_value
+from uops.interp.actions import ACTIONS, OF_ARRAY, SOURCES, Action, Find, Foreign, foreign, ternary
+from uops.interp.checks import DTYPES, check_bounds, check_value
 from uops.interp.elementwise import KERNELS
 from uops.interp.memory import Ref, Storage, describe
+from uops.interp.movement import SHAPED
 from uops.interp.scope import VOID, WAIT, Cell, Scope
 from uops.interp.storage import NUMPY, Array, validated
 from uops.spec import dtypes as dt
@@ -24,33 +27,39 @@ from uops.spec.node import UNSET, UOp
 from uops.spec.ops import Op
 from uops.spec.resources import excess, nbytes
 
-_ndarray = np.ndarray
+_ndarray, _asarray = np.ndarray, np.asarray
 #: What an ill-formed node, or one that is too large, makes Python raise.
 _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, MemoryError)
-_BUFFER, _AFTER = Op.BUFFER, Op.AFTER  # a member is slow to reach through its class
+# A member is slow to reach through its class.
+_BUFFER, _PARAM, _AFTER, _STORE, _LOAD = Op.BUFFER, Op.PARAM, Op.AFTER, Op.STORE, Op.LOAD
+_GETTUPLE, _FUNCTION = Op.GETTUPLE, Op.FUNCTION
+#: The NumPy dtypes any bits of which are a value of the dtype.
+_EVIDENT = {d: NUMPY[d] for d in dt.STORABLE if d is not dt.bool_}
 #: What a scalar of each dtype is made an array of; an index may be a Python integer of any size.
 _ASARRAY = {**NUMPY, dt.index: None}
-_COUNT = max(op.value for op in Op) + 1
-_KERNELS: list[Any] = [None] * _COUNT
-_ACTIONS: list[Action] = [foreign] * _COUNT
-_SOURCES: list[Find | None] = [None] * _COUNT
+#: dtype -> NumPy's dtype of its values, and the bounds that no value can break.
+_CERTAIN = {**DTYPES, UNSET: (None, None)}
+#: Levels of recursion between two looks at a frame's stack.
+_ROOM = 50
+#: By the op's number: what makes its value of an array alone, where it has so many sources, the second one if any being constant
+#: extents; its kernels per dtype; which sources come first; its action.
+_PLANS: list[tuple[int, Any, Any, Find | None, Action]] = [(-1, None, None, None, foreign)] * (max(op.value for op in Op) + 1)
 for _op in Op:
-    _KERNELS[_op.value] = None if _op in ACTIONS else KERNELS.get(_op)
-    _ACTIONS[_op.value] = ACTIONS.get(_op, foreign)
-    _SOURCES[_op.value] = SOURCES.get(_op)
+    _make, _kernels = OF_ARRAY.get(_op), None if _op in ACTIONS else KERNELS.get(_op)
+    _count = -1 if _make is None or _op in (Op.PAD, Op.SHRINK) else 2 if _op in SHAPED else 1
+    _PLANS[_op.value] = (_count, _make, _kernels, SOURCES.get(_op), ACTIONS.get(_op, foreign if _kernels is None else ternary))
 
 
 class Machine:
     """One run. `storages` holds the memory of every Buffer and free Param met so far; `schedule` and `lanes` are for its kernels,
     and `launches` is what these keep."""
 
-    schedule: int | None = None
-    lanes = False
-    launches: Any = None
-
-    def __init__(self, inputs: Mapping[str, Any], check: bool) -> None:
+    def __init__(self, inputs: Mapping[str, Any], check: bool, schedule: int | None = None, lanes: bool = False) -> None:
         self.inputs = inputs
         self.check = check
+        self.schedule = schedule
+        self.lanes = lanes
+        self.launches: Any = None
         self.root = Scope()
         self.scopes = [self.root]
         self.frames: list[tuple[Scope, list[UOp]]] = []
@@ -61,88 +70,102 @@ class Machine:
         """Break the cycles between scopes and references, so that a run leaves nothing to the garbage collector."""
         for scope in self.scopes:
             scope.cells.clear()
-            scope.inner.clear()
+            if scope.inner:
+                scope.inner.clear()
         for storage in self.storages.values():
-            storage.reads, storage.writes = [], []
+            storage.reads.clear()
+            storage.writes.clear()
 
     # Evaluation
 
     def evaluate(self, scope: Scope, *nodes: UOp) -> None:
         """Give every node of `nodes` a cell in `scope`."""
-        resting, self.frames = self.frames, [(scope, list(nodes[::-1]))]
+        frames, cells = self.frames, scope.cells
+        depth = len(frames)
         try:
-            while self.frames:
-                inner, stack = self.frames[-1]
-                try:
-                    self._advance(inner, stack)
-                except _PYTHON_ERRORS as e:
-                    raise _explained(stack[-1], e) from e
-        finally:
-            self.frames = resting
+            for u in nodes:
+                stack: list[UOp] = []
+                if u not in cells and self._give(scope, cells, stack, u, _ROOM) is WAIT:
+                    frames.insert(depth, (scope, stack[::-1]))
+                    while len(frames) > depth:
+                        self._advance(*frames[-1])
+        except BaseException:
+            del frames[depth:]
+            raise
 
-    def _advance(self, scope: Scope, stack: list[Any]) -> None:
-        """Evaluate until the frame is done or another one lies above it. This is the loop whose speed matters.
-
-        A node that waits for sources has the tuple of them above it on the stack, below those to evaluate; who meets the tuple
-        again knows that they have cells.
-        """
-        cells, check, depth = scope.cells, self.check, len(self.frames)
-        push, pop = stack.append, stack.pop
+    def _advance(self, scope: Scope, stack: list[UOp]) -> None:
+        """Evaluate until the frame is done or another one lies above it."""
+        cells, depth = scope.cells, len(self.frames)
         while stack:
             u = stack[-1]
-            if u.__class__ is tuple:
-                sources = pop()
-                u = stack[-1]
-            elif u in cells:
-                pop()
+            waiting: list[UOp] = []
+            if u in cells or self._give(scope, cells, waiting, u, _ROOM) is not WAIT:
+                stack.pop()
                 continue
-            elif sources := u.src:
-                find = _SOURCES[u.op._value_]
-                if find is not None:
-                    sources = () if find is no_sources else find(u)
-                ready = True
-                for s in sources:
-                    if s not in cells:
-                        if ready:
-                            push(sources)
-                            ready = False
-                        push(s)
-                if not ready:
-                    continue
-            kernels = _KERNELS[number := u.op._value_]
-            if kernels is not None:
-                first = sources[0]
-                a, d = cells[first], first._dtype
-                kernel = kernels[first.dtype if d is UNSET else d]
-                if a.__class__ is not _ndarray:
-                    a = self.read(a)
-                if len(sources) == 1:
-                    cell = kernel(a)
-                else:
-                    b = cells[sources[1]]
-                    if b.__class__ is not _ndarray:
-                        b = self.read(b)
-                    if len(sources) == 2:
-                        cell = kernel(a, b)
-                    else:
-                        rest = [c if (c := cells[s]).__class__ is _ndarray else self.read(c) for s in sources[2:]]
-                        cell = kernel(a, b, *rest)
-            else:
-                cell = _ACTIONS[number](self, scope, u, sources)
-                if cell is WAIT:
-                    if len(self.frames) == depth:
-                        raise Crash(f"{describe(u)} waits for nothing")
-                    return
-            if cell.__class__ is _ndarray:
-                if check:
-                    check_value(u, cell, self, scope)
-            elif cell is not VOID and cell.__class__ is not Ref:  # a NumPy scalar
-                cell = np.asarray(cell, _ASARRAY[u.dtype])
-                if check:
-                    check_value(u, cell, self, scope)
-            cells[u] = cell
-            pop()
+            stack += waiting[::-1]
+            if len(self.frames) != depth:
+                return
+            if len(waiting) == 1:
+                raise Crash(f"{describe(u)} waits for nothing")
         self.frames.pop()
+
+    def _give(self, scope: Scope, cells: dict[UOp, Cell], waiting: list[UOp], u: UOp, room: int) -> Cell:
+        """Give `u` a cell, its sources first, and return it; or add to `waiting` what `u` waits for and then `u`, and return WAIT.
+        This is the code whose speed matters."""
+        try:
+            src = u.src
+            count, make, kernels, find, action = _PLANS[u.op._value_]
+            if len(src) == count and (count == 1 or src[1]._spelt.__class__ is tuple):
+                s = src[0]
+                a = cells[s] if s in cells else self._give(scope, cells, waiting, s, room - 1) if room else WAIT
+                if a.__class__ is _ndarray:
+                    cell = make(u, a)
+                elif a is WAIT:
+                    return _suspend(cells, waiting, u, src[:1])
+                else:
+                    cell = action(self, scope, u, src[:1])
+            elif kernels is not None and len(src) < 3:
+                s = src[0]
+                a = cells[s] if s in cells else self._give(scope, cells, waiting, s, room - 1) if room else WAIT
+                if a is WAIT:
+                    return _suspend(cells, waiting, u, src)
+                d = s._dtype
+                kernel = kernels[s.dtype if d is UNSET else d]
+                if len(src) == 1:
+                    cell = kernel(a if a.__class__ is _ndarray else self.read(a))
+                else:
+                    s = src[1]
+                    b = cells[s] if s in cells else self._give(scope, cells, waiting, s, room - 1) if room else WAIT
+                    if b is WAIT:
+                        return _suspend(cells, waiting, u, src)
+                    if a.__class__ is not _ndarray:
+                        a = self.read(a)
+                    cell = kernel(a, b if b.__class__ is _ndarray else self.read(b))
+            else:
+                sources = src if find is None or not src else find(u)
+                for s in sources:
+                    if s not in cells and (not room or self._give(scope, cells, waiting, s, room - 1) is WAIT):
+                        return _suspend(cells, waiting, u, sources)
+                cell = action(self, scope, u, sources)
+            if cell.__class__ is not _ndarray:
+                if cell is VOID or cell.__class__ is Ref:
+                    cells[u] = cell
+                    return cell
+                if cell is WAIT:
+                    waiting.append(u)
+                    return WAIT
+                d = u._dtype
+                cell = _asarray(cell, _ASARRAY[u.dtype if d is UNSET else d])  # a NumPy scalar
+            if self.check:
+                wanted, whole = _CERTAIN[u._dtype]
+                if cell.dtype is not wanted or cell.shape != u._shape:
+                    check_value(u, cell, self, scope)
+                elif (bounds := u._min_max) is not whole and (count != 2 or bounds is not src[0]._min_max):  # else as there
+                    check_bounds(u, cell)
+            cells[u] = cell
+            return cell
+        except _PYTHON_ERRORS as e:
+            raise _explained(u, e) from e
 
     def shape(self, scope: Scope, u: UOp) -> tuple[Any, ...]:
         """The derived shape, its symbolic extents evaluated in `scope` (R48)."""
@@ -162,12 +185,15 @@ class Machine:
             return cell
         if cell is VOID:
             raise SpecError("a void node is used as a value")
-        value = cell.value
+        value: Array | None = cell.value
         return self._load(cell) if value is None else value
 
     def _load(self, ref: Ref) -> Array:
         storage = ref.storage
-        value = memory.look(ref) if storage.ready is None and not ref.risky else memory.fetch(ref)
+        if storage.ready is not None or ref.risky:
+            value = memory.fetch(ref)
+        else:
+            value = storage.data if ref.parent is None else memory.look(ref)
         bit = ref.bit = self.clock
         self.clock = bit + 1
         if storage.write_bits:
@@ -176,7 +202,12 @@ class Machine:
             storage.reads.append(ref)
             storage.read_bits |= 1 << bit
         if self.check:
-            check_value(ref.node, value, self, ref.scope)
+            u = ref.node
+            wanted, whole = _CERTAIN[u._dtype]
+            if value.dtype is not wanted or value.shape != u._shape:
+                check_value(u, value, self, ref.scope)
+            elif u._min_max is not whole:
+                check_bounds(u, value)
         ref.value = value
         return value
 
@@ -223,13 +254,13 @@ class Machine:
 
     def _before(self, scope: Scope, u: UOp) -> list[tuple[Scope, UOp]]:
         """The nodes that `u` waits for, each in its scope."""
-        if u.op is Op.GETTUPLE and u.src[0].op is Op.FUNCTION:
+        if u.op is _GETTUPLE and u.src[0].op is _FUNCTION:
             return [(scope.inner[u.src[0]], u.src[0].src[0].src[u.arg.index])]
-        if u.op is Op.FUNCTION:
+        if u.op is _FUNCTION:
             return [(scope.inner[u], e) for e in u.src[0].src]
-        if u.op is Op.PARAM and scope.outer is not None and u.arg.slot is not None:
+        if u.op is _PARAM and scope.outer is not None and u.arg.slot is not None:
             return [(scope.outer, scope.args[u.arg.slot])] if scope.call is None else []
-        find = _SOURCES[u.op._value_]
+        find = SOURCES.get(u.op)
         return [(scope, s) for s in (u.src if find is None else find(u))]
 
     # Storages
@@ -237,19 +268,23 @@ class Machine:
     def storage(self, u: UOp) -> Storage:
         """The memory of a Buffer or free Param, filled from the inputs."""
         found = self.storages.get(u)
-        if found is None:
-            found = self.storages[u] = self._allocate(u)
-        return found
-
-    def _allocate(self, u: UOp) -> Storage:
+        if found is not None:
+            return found
         a = u.arg
         key = f"b{a.unique}" if u.op is _BUFFER else f"p{a.slot}"
         given = self.inputs.get(key)
-        if given is not None:
-            shape = u.shape
-            if given.__class__ is not _ndarray or given.shape != shape:
-                shape = self.shape(self.root, u)
-            return Storage(key, validated(key, given, a.dtype, shape), None)
+        if given is None:
+            found = self._allocate(u, key)
+        else:
+            if given.__class__ is not _ndarray or given.dtype is not _EVIDENT.get(a.dtype) or given.shape != u._shape:
+                given = validated(key, given, a.dtype, self.shape(self.root, u))
+            found = Storage(key, given, None)
+        self.storages[u] = found
+        return found
+
+    def _allocate(self, u: UOp, key: str) -> Storage:
+        """The memory of a Buffer that the inputs say nothing of."""
+        a = u.arg
         if u.op is not _BUFFER:
             raise SpecError(f"input {key!r} is missing: {a.dtype} of shape {self.shape(self.root, u)}")
         if a.addrspace is not AddrSpace.GLOBAL:
@@ -258,9 +293,16 @@ class Machine:
         return Storage(key, data, np.zeros(data.shape, f"u{data.itemsize}"))
 
 
+def _suspend(cells: Mapping[UOp, Cell], waiting: list[UOp], u: UOp, sources: Sequence[UOp]) -> Any:
+    """Let `u` wait for those of its sources that have no cell."""
+    waiting.extend([s for s in sources if s not in cells])
+    waiting.append(u)
+    return WAIT
+
+
 def _passes_on(cell: Cell, u: UOp) -> bool:
     """Whether `u` uses its first source as a reference, without reading it as a whole."""
-    return cell.__class__ is Ref or u.op is Op.STORE or (u.op is Op.LOAD and len(u.src) > 1)
+    return cell.__class__ is Ref or u.op is _STORE or (u.op is _LOAD and len(u.src) > 1)
 
 
 def _explained(u: UOp, e: Exception) -> Exception:

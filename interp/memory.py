@@ -88,10 +88,18 @@ class Ref:
         self.place = place
         self.more = more
         same = place is None
-        self.risky: bool = parent is not None and parent.risky  # an Index on the path is out of bounds
-        self.whole: bool = same and (parent is None or parent.whole)  # every element, in the storage's order
-        self.once: bool = same and (parent is None or parent.once)  # no element of the storage twice, for certain
-        self.plain: bool = same and (parent is None or parent.plain)  # its own dtype, and looking mostly gives a NumPy view
+        self.risky: bool  # an Index on the path is out of bounds
+        self.whole: bool  # every element, in the storage's order
+        self.once: bool  # no element of the storage twice, for certain
+        self.plain: bool  # its own dtype, and looking mostly gives a NumPy view
+        if parent is None:
+            self.risky = False
+            self.whole = self.once = self.plain = same
+        else:
+            self.risky = parent.risky
+            self.whole = same and parent.whole
+            self.once = same and parent.once
+            self.plain = same and parent.plain
         self.value: Array | None = None  # what the implicit Load gave
         self.bit: int | None = None  # the number of that access
         self.seen: Array | None = None
@@ -224,16 +232,20 @@ def shape_of(ref: Ref) -> tuple[int, ...]:
 
 def look(ref: Ref) -> Array:
     """The elements of `ref` in its storage's present data."""
-    storage = ref.storage
+    storage, parent = ref.storage, ref.parent
+    x = storage.data
+    if parent is None:
+        return x
+    if parent.parent is None:  # the commonest
+        return x if ref.look is None else ref.look(ref.node, x, ref.more)
     version = storage.version
-    if ref.parent is None:
-        return storage.data
     steps: list[Ref] = []
     while ref.parent is not None and ref.version != version:
         steps.append(ref)
         ref = ref.parent
-    x = storage.data if ref.parent is None else ref.seen
-    assert x is not None
+    if ref.parent is not None:
+        assert ref.seen is not None
+        x = ref.seen
     for r in reversed(steps):
         if r.look is not None:
             x = r.look(r.node, x, r.more)

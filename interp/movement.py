@@ -24,6 +24,7 @@ Move = Callable[[UOp, Array, Sequence[Array]], Array]
 
 # An Enum member is slow to reach through its class.
 _STACK, _CONST = Op.STACK, Op.CONST
+_prod, _empty = math.prod, np.empty
 _NOT_BAD, _BAD = np.array(False), np.array(True)
 _ALL, _REVERSED = slice(None), slice(None, None, -1)
 #: An Expand beyond this many elements stays a view of its source.
@@ -60,39 +61,36 @@ def _broken(u: UOp, claim: str, what: str) -> Exception:
     return Trap(text) if len(operand_sources(u)) > 1 else SpecError(text, claim=claim)
 
 
-def permute(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def permute(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     return x.transpose(u.arg.order)
 
 
-def flip(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def flip(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     return x[tuple([_REVERSED if f else _ALL for f in u.arg.flags])]
 
 
-def reshape(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def reshape(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     sizes = u.src[1]._spelt
     if sizes.__class__ is not tuple:
         sizes = extents(u.src[1], more)
-    try:
-        out: Array = x.reshape(sizes)
-        if out.shape == sizes:  # NumPy has its own meaning for -1
-            return out
-    except ValueError:
-        pass
+    if -1 not in sizes:  # for which NumPy has its own meaning
+        try:
+            return x.reshape(sizes)
+        except ValueError:
+            pass
     sizes = extents(u.src[1], more)
     raise _broken(u, "RESHAPE.C1", f"{x.shape} has not the elements of {sizes}")
 
 
-def expand(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def expand(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     sizes = u.src[1]._spelt
     if sizes.__class__ is not tuple:
         sizes = extents(u.src[1], more)
     try:
         if len(sizes) == x.ndim:
-            if math.prod(sizes) > _LARGE:
-                if why := excess(math.prod(sizes) * x.dtype.itemsize):
-                    raise Unsupported(f"an EXPAND to {sizes}: {why}", "interp")
-                return np.broadcast_to(x, sizes)
-            out: Array = np.empty(sizes, x.dtype)
+            if _prod(sizes) > _LARGE:
+                return _view(x, sizes)
+            out: Array = _empty(sizes, x.dtype)
             out[...] = x  # broadcasts by the very rule: each axis equal, or 1
             return out
     except ValueError:
@@ -101,7 +99,13 @@ def expand(u: UOp, x: Array, more: Sequence[Array]) -> Array:
     raise _broken(u, "EXPAND.C1", f"{x.shape} does not expand to {sizes}")
 
 
-def pad(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def _view(x: Array, sizes: tuple[int, ...]) -> Array:
+    if why := excess(_prod(sizes) * x.dtype.itemsize):
+        raise Unsupported(f"an EXPAND to {sizes}: {why}", "interp")
+    return np.broadcast_to(x, sizes)
+
+
+def pad(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     """The fill is zero (R43)."""
     rest = iter(more)
     offsets, sizes = extents(u.src[1], rest), extents(u.src[2], rest)
@@ -112,7 +116,7 @@ def pad(u: UOp, x: Array, more: Sequence[Array]) -> Array:
     return out
 
 
-def shrink(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def shrink(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     rest = iter(more)
     offsets, sizes = extents(u.src[1], rest), extents(u.src[2], rest)
     if any(o + n > s for o, n, s in zip(offsets, sizes, x.shape)):
@@ -149,7 +153,7 @@ def outer(indices: Sequence[Array]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def index(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def index(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     """Index of a value: out of bounds is a Trap at once (R45)."""
     for axis, i in enumerate(more):
         if not within(i, x.shape[axis]):
@@ -161,7 +165,7 @@ def _example(i: Array, n: int) -> int:
     return int(i[out_of_bounds(i, n)].ravel()[0])
 
 
-def stack(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def stack(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     dtype = x.dtype if x.dtype != np.int64 or u.dtype is dt.int64 else np.result_type(x, *more)  # index may need objects
     out: Array = np.empty((1 + len(more), *x.shape), dtype)
     out[0] = x
@@ -172,7 +176,7 @@ def stack(u: UOp, x: Array, more: Sequence[Array]) -> Array:
     return out
 
 
-def replicated(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def replicated(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     """Collapse axes whose copies hold the same bits, else a Trap (R47, R76)."""
     pattern = x.view(BITS[u.dtype]) if u.dtype.is_float else x
     keep = tuple([slice(0, 1) if k in u.arg.axes else _ALL for k in range(x.ndim)])
@@ -193,7 +197,7 @@ def slice_bytes(u: UOp, offset: int, itemsize: int, nbytes: int) -> tuple[int, i
     return first, last
 
 
-def slice_(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def slice_(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     """`size` elements of a dtype from element `offset` of 1-D x (R46)."""
     first, last = slice_bytes(u, int(more[0]), x.dtype.itemsize, x.nbytes)
     out: Array = np.ascontiguousarray(x).view(np.uint8)[first:last].view(NUMPY[u.arg.dtype])
@@ -202,7 +206,7 @@ def slice_(u: UOp, x: Array, more: Sequence[Array]) -> Array:
     return out
 
 
-def bitcast(u: UOp, x: Array, more: Sequence[Array]) -> Array:
+def bitcast(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
     """Little-endian reinterpretation; another item size scales the last axis (R46)."""
     target = NUMPY[u.arg.dtype]
     if x.dtype.itemsize == target.itemsize:

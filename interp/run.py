@@ -7,7 +7,7 @@ void, of a Store or Call none, of anything else its own. `buffers` holds the fin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from uops.interp.actions import Foreign, bridge
 from uops.interp.machine import Machine
 from uops.interp.memory import Ref
-from uops.interp.scope import Scope
+from uops.interp.scope import VOID, Scope
 from uops.interp.storage import Array
 from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError
@@ -29,6 +29,8 @@ Trace = Callable[[UOp, Any], None]
 #: A context in which NumPy warns of nothing; a copy of it costs a tenth of `np.errstate`.
 _QUIET = Context()
 _QUIET.run(np.seterr, all="ignore")
+# What is slow to reach through its class or module.
+_SINK, _VOID, _array = Op.SINK, dt.void, np.array
 
 
 def run(
@@ -59,8 +61,14 @@ def run(
 
 
 def _run(machine: Machine, root: UOp, whole: bool) -> Result:
-    values = tuple([np.array(machine.read(c)) for c in _results(machine, root, whole)])
-    return Result(values, {s.key: s.data for s in machine.storages.values() if s.writes})
+    values = []
+    for cell in _results(machine, root, whole):
+        values.append(_array(machine.read(cell)))
+    buffers = {}
+    for s in machine.storages.values():
+        if s.writes:
+            buffers[s.key] = s.data
+    return Result(tuple(values), buffers)
 
 
 def _attempt(
@@ -71,15 +79,16 @@ def _attempt(
     trace: Trace | None = None,
 ) -> Any:
     """`outcome` of a tensor graph; where the machine finds that the graph is none, of a kernel."""
-    whole = root.op in _KERNEL_ROOTS or (root.op is Op.SINK and root.arg is not None)
-    machine = _machine(inputs, options)
+    op = root.op
+    whole = op in _KERNEL_ROOTS or (op is _SINK and root.arg is not None)
+    machine = Machine(inputs, *options)
     try:
         return _QUIET.copy().run(outcome, machine, root, whole)
     except Foreign:
         if whole or not bridge().is_kernel(root):
             raise
         machine.close()
-        machine = _machine(inputs, options)
+        machine = Machine(inputs, *options)
         return _QUIET.copy().run(outcome, machine, root, True)
     finally:
         if trace is not None:
@@ -91,27 +100,25 @@ def _attempt(
 _KERNEL_ROOTS = frozenset({Op.LINEAR, Op.PROGRAM})
 
 
-def _machine(inputs: Mapping[str, Any], options: tuple[bool, int | None, bool]) -> Machine:
-    machine = Machine(inputs, options[0])
-    machine.schedule, machine.lanes = options[1:]
-    return machine
-
-
-def _results(m: Machine, root: UOp, whole: bool) -> list[Any]:
+def _results(m: Machine, root: UOp, whole: bool) -> Sequence[Any]:
     """The cells of the root's values. `whole`: the root is a kernel, or a launch of some."""
-    op = root.op
     if whole:
         found = bridge().run_root(m, root)
         return [] if found is None else [found]
-    if op is Op.FUNCTION:
-        m.evaluate(m.root, root)
-        return [m.root.inner[root].cells[e] for e in root.src[0].src]
     m.evaluate(m.root, root)
-    if op is Op.TUPLE:
-        return [m.root.cells[s] for s in root.src]
-    if op is Op.SINK or op is Op.GROUP:
-        return [m.root.cells[s] for s in root.src if s.dtype is not dt.void]
-    return [] if root.dtype is dt.void else [m.root.cells[root]]
+    several = _SEVERAL.get(root.op)
+    if several is not None:
+        return several(m.root, root)
+    cell = m.root.cells[root]
+    return (cell,) if cell is not VOID or root.dtype is not _VOID else ()
+
+
+#: Roots with another number of values than one.
+_SEVERAL: dict[Op, Callable[[Scope, UOp], list[Any]]] = {
+    Op.FUNCTION: lambda scope, u: [scope.inner[u].cells[e] for e in u.src[0].src],
+    Op.TUPLE: lambda scope, u: [scope.cells[s] for s in u.src],
+    **dict.fromkeys((Op.SINK, Op.GROUP), lambda scope, u: [scope.cells[s] for s in u.src if s.dtype is not _VOID]),
+}
 
 
 def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dict[UOp, Array]:

@@ -37,12 +37,13 @@ SMALL = (dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2)
 OBJECT = np.dtype(object)
 _INT64 = np.dtype(np.int64)
 _TOP = 1 << 63
+_array = np.array
 
 
 def settle(integers: Any) -> Array:
     """An index array from Python integers: int64 where all fit, else the object array itself (R08)."""
     if integers.__class__ is int and -_TOP <= integers < _TOP:
-        return np.array(integers, _INT64)
+        return _array(integers, _INT64)
     a: Array = np.asarray(integers, dtype=object)
     try:
         return a.astype(np.int64)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from _weakref import _remove_dead_weakref  # what the weak dictionaries of the standard library rest on
+from _weakref import _remove_dead_weakref  # type: ignore[attr-defined] # what the weak dictionaries of the standard library rest on
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -2,8 +2,8 @@
 
     DEV=CPU CCACHE=0 PARALLEL=0 python compile_tinygrad.py NAME FOLDER
 
-The operands are those that `protocol.write` left in the folder; the expression is written before the clock starts. One line of JSON:
-seconds of `schedule`, `codegen` and `native`, and the numbers of kernels that are run and compiled.
+The operands are those that `protocol.write` left in the folder; the expression is written before the clock starts. One line of
+JSON: seconds of `schedule`, `codegen` and `native`, and the numbers of kernels that are run and compiled.
 """
 
 from __future__ import annotations

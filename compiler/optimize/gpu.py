@@ -3,6 +3,7 @@
 `choose(s, machine, uniques)` gives the schedule after the OptOps that it chose, all of them legal. Output loops are GLOBAL, so that
 iterations run side by side; what it weighs, in order:
 
+0. A product that a tensor core of the machine has is done by it (TC), two by two tiles in a workgroup.
 1. A sum of products of which each operand depends on one of two output loops is computed in tiles: a workgroup has a tile of both
    loops, a lane a tile of registers in it (UPCAST), and the operands of a piece of the reduction go through LOCAL memory, from
    which all lanes of a row or column read them (`shared`).
@@ -26,7 +27,7 @@ from uops.compiler.target import Machine
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
-from uops.spec.optops import OptOp, Padto, Split
+from uops.spec.optops import TC, OptOp, Padto, Split
 from uops.spec.scope import closed_by, open_ranges
 
 #: Lanes and registers of a tile: (lanes of rows, lanes of columns, rows and columns of a lane's registers); the first that fits.
@@ -54,6 +55,10 @@ def choose(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
     if s.outputs:
         s = typed(s, dict.fromkeys(s.outputs, AxisType.GLOBAL))
     f = _Facts(s)
+    if machine.tensor_cores:
+        for opt in (TC(0, -1, level) for level in range(3)):
+            if reason_against(s, opt, machine) is None:
+                return _warps(apply(s, opt, machine), machine)
     product = f.product()
     if product is not None:
         found = _tiled(s, product, machine, uniques)
@@ -104,6 +109,15 @@ class _Facts:
             if own and other and self.store is not None and self.store.stride(other[-1]) == 1:
                 return _Product(own[-1], other[-1], steps, left.node, right.node)
         return None
+
+
+def _warps(s: Schedule, machine: Machine) -> Schedule:
+    """Neighbouring tiles of a tensor core's product in one workgroup, two by two."""
+    for r in [r for r in s.outputs if r.arg.type is AxisType.GLOBAL][-2:]:
+        split = Split(_number(s, int(r.arg.axis_id)), 2, AxisType.LOCAL)
+        if reason_against(s, split, machine) is None:
+            s = apply(s, split, machine)
+    return s
 
 
 # ----------------------------------------------------------------------------------------------------------------- tiles

@@ -166,8 +166,8 @@ def lanes_of(s: Schedule) -> int:
     for u in order:
         if u.op is Op.REDUCE:
             shared |= Counter(greatest(axis_of(r).extent) for r in needs[u.src[0]] if r.arg.type is AxisType.GROUP_REDUCE)
-    own = math.prod(greatest(axis_of(r).extent) for r in s.outputs if r.arg.type in WORKGROUP)
-    return own * math.prod(n**k for n, k in shared.items())
+    own = [greatest(axis_of(r).extent) for r in s.outputs if r.arg.type in WORKGROUP]
+    return math.prod((*own, *shared.elements()))
 
 
 def greatest(extent: Dim) -> int:

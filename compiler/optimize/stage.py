@@ -24,8 +24,7 @@ from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import ALU, Op
 from uops.spec.scope import closed_by, open_ranges
 
-#: Types that a filling loop keeps; every other becomes LOOP.
-_KEPT = frozenset({AxisType.UPCAST})
+_LANES = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 
 
 def staged(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]], unique: int) -> Schedule:
@@ -36,7 +35,7 @@ def staged(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]], unique: int
     """
     value, over = uses[0]
     free = 1 + max((int(r.arg.axis_id) for r in _ranges(s)), default=0)
-    filling = tuple(_filling(r, free + k) for k, r in enumerate(over))
+    filling = tuple(_filling(r, free + k, r is over[-1]) for k, r in enumerate(over))
     sizes = [extent_of(r) for r in over]
     buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, device_of(value), AddrSpace.LOCAL, unique))
     fill = B.store(position(buffer, filling, sizes), substitute(value, dict(zip(over, filling, strict=True))))
@@ -79,8 +78,9 @@ def _ranges(s: Schedule) -> Iterator[UOp]:
     return (u for u in toposort(s.effect, *s.outputs) if u.op is Op.RANGE)
 
 
-def _filling(r: UOp, axis_id: int) -> UOp:
-    kind = r.arg.type if r.arg.type in _KEPT else AxisType.UPCAST if r.arg.type is AxisType.UNROLL else AxisType.LOOP
+def _filling(r: UOp, axis_id: int, last: bool = True) -> UOp:
+    """The loop that fills where `r` reads: of the lanes, those of the last axis stay lanes."""
+    kind = AxisType.UPCAST if last and r.arg.type in _LANES else AxisType.LOOP
     return UOp(Op.RANGE, r.src, RangeArg(axis_id, kind))
 
 

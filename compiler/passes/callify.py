@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from uops.compiler.log import note
+from uops.compiler.memory import remembered
 from uops.compiler.passes.hazards import protect
 from uops.compiler.passes.views import base
 from uops.compiler.place import untranslatable
@@ -38,6 +39,7 @@ class Output(NamedTuple):
     dtype: DType
 
 
+@remembered
 def callify(root: UOp) -> UOp:
     """The one Call that does what `root` says."""
     resolved = resolve(root)
@@ -60,11 +62,12 @@ def outputs(root: UOp) -> tuple[Output, ...]:
     return _fresh(root, resolve(root))
 
 
+@remembered
 def resolve(root: UOp) -> UOp:
     """`root` without Function, GetTuple, Call and gradient markers: what each stands for is put in, innermost first (R64)."""
     done: dict[UOp, UOp] = {}
     for u in toposort(root):
-        src = tuple(done[s] for s in u.src)
+        src = tuple([done[s] for s in u.src])
         done[u] = _resolve(u, src, root)
     note("resolve", root, done[root], done)
     return done[root]

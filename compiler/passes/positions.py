@@ -143,10 +143,10 @@ class Sums:
     def moved(self, u: UOp, piece: Piece) -> Piece:
         """The piece of the source that a movement op shows; may hold NOTHING."""
         at = self.tables.get(u)
-        if at is None and u.op is Op.EXPAND and size(u.src[0]) == 1:
-            return SCALAR
         if at is None:
-            at = self.tables[u] = table(u)
+            at = self.tables[u] = [] if u.op is Op.EXPAND and size(u.src[0]) == 1 else table(u)
+        if not at:  # every element is the one that there is
+            return SCALAR
         return narrow(tuple([at[p] for p in piece]))
 
     def source(self, u: UOp, piece: Piece) -> tuple[UOp, Piece]:

@@ -18,8 +18,8 @@ from uops.compiler.decompose import SMALL, lower, storage
 from uops.compiler.decompose.elementary import is_elementary
 from uops.compiler.decompose.small import is_small
 from uops.compiler.log import note
-from uops.compiler.passes.bodies import each
 from uops.compiler.passes.accumulate import accumulate
+from uops.compiler.passes.bodies import each
 from uops.compiler.passes.callify import highest_unique
 from uops.compiler.passes.threefry import threefry
 from uops.compiler.passes.vectors import devectorise, has_shape
@@ -100,8 +100,9 @@ def _fused_integers(u: UOp) -> UOp:
 
 def _fragments(u: UOp) -> UOp:
     """A tensor core takes small floats as they are: the bits, read as what they mean."""
-    d = (u.arg.dtype_in, u.arg.dtype_in, u.arg.dtype_out)
-    return u.replace(src=tuple([s if s.dtype is x else UOp(Op.BITCAST, (s,), BitcastArg(x)) for s, x in zip(u.src, d, strict=True)]))
+    wanted = (u.arg.dtype_in, u.arg.dtype_in, u.arg.dtype_out)
+    src = [s if s.dtype is d else UOp(Op.BITCAST, (s,), BitcastArg(d)) for s, d in zip(u.src, wanted, strict=True)]
+    return u.replace(src=tuple(src))
 
 
 def _whole(u: UOp) -> bool:

@@ -1,8 +1,8 @@
 """Proving a set of rules: obligations, ledger and solver put together.
 
-`campaign(rules)` makes every obligation of the rules, takes from the ledger what is proved there under the same key, asks the solver
-about the rest, and gives a `Report`. An obligation proved by a theory of numbers rests on lemmas about casts; where one of them is
-not proved, it is not either.
+`campaign(rules)` makes every obligation of the rules, takes from the ledger what is proved there under the same key, asks the
+solver about the rest, and gives a `Report`. An obligation proved by a theory of numbers rests on lemmas about casts; where one of
+them is not proved, it is not either.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def campaign(
     seeds: int = 1,
     progress: Progress = lambda done, count, verdict: None,
 ) -> Report:
-    """Prove `rules`; `known` are proved entries by key. With several seeds all that is not known is asked once per seed, and a verdict
-    that differs from the first seed's is `unstable`."""
+    """Prove `rules`; `known` are proved entries by key. With several seeds all that is not known is asked once per seed, and a
+    verdict that differs from the first seed's is `unstable`."""
     run = _Run(version(), known or {}, jobs, seeds, progress)
     run.over([o for rule in rules for o in obligations(rule)])
     run.over([lemma_obligation(pair) for pair in sorted(run.needs)])

@@ -1,8 +1,8 @@
 """What Cast and Bitcast mean to the prover (R15, R28, R29, R46): a text of its own.
 
 In a model of bits a cast is the solver's conversion. In a model with `exact`, a cast that meets a float is a function of the exact
-value: `of.D` takes a float of dtype D, and `of.int` an integer, to the number that it is (one more for -0, for each infinity and for
-NaN), and R15's "one rounding from the exact source" is an uninterpreted function `to.D` of that number. What is known of these
+value: `of.D` takes a float of dtype D, and `of.int` an integer, to the number that it is (one more for -0, for each infinity and
+for NaN), and R15's "one rounding from the exact source" is an uninterpreted function `to.D` of that number. What is known of these
 functions is stated where it is used: an integer in the range of an integer dtype is itself there, and a cast that loses nothing
 keeps the number (`kept`), which is a lemma with a proof of its own for each pair of dtypes.
 """
@@ -242,7 +242,9 @@ def lemma(source: DType, target: DType) -> Term:
     finite = smt.not_(smt.app("fp.isInfinite", y.term, sort=smt.BOOL))
     back = smt.app("(_ fp.to_sbv 72)", RTZ, to_float(y.term, smt.fp(*FORMAT[dt.float64])), sort=smt.bv(72))
     zero = smt.app("fp.isNegative", y.term, sort=smt.BOOL)
-    return smt.and_(finite, integral, smt.same(back, _signed72(x)), smt.implies(smt.same(x.term, smt.word(0, source.bits)), smt.not_(zero)))
+    return smt.and_(
+        finite, integral, smt.same(back, _signed72(x)), smt.implies(smt.same(x.term, smt.word(0, source.bits)), smt.not_(zero))
+    )
 
 
 def _signed72(x: Value) -> Term:

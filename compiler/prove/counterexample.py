@@ -23,8 +23,8 @@ from uops.spec.record import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """Both sides of a rule with Params for its variables, what the rule assumes, and the arguments: integers by input name, of a float
-    its bits. `rhs` is None where it is ill-typed."""
+    """Both sides of a rule with Params for its variables, what the rule assumes, and the arguments: integers by input name, of a
+    float its bits. `rhs` is None where it is ill-typed."""
 
     lhs: UOp
     rhs: UOp | None

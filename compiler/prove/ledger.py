@@ -1,9 +1,10 @@
 """The ledger: what was proved of which rule, by which queries.
 
-A committed file of JSON lines, one per rule, sorted by name: its structural `digest`, what became of each obligation as
+A committed file of JSON lines. The first one holds the digests of all proved rules, which is all that an import reads
+(`uops.compiler.prove.admission`); then one per rule, sorted by name: its structural `digest`, what became of each obligation as
 [typing, key, status, by], and the status of the whole. A key is the SHA-256 of the texts of an obligation's queries with their
-limits, in the plan that proved it, and of the solver's version; an obligation with a plan of that key need not be proved again. Only a rule all of whose
-obligations are proved is `proved`; `uops.compiler.prove.admission` reads that.
+limits, in the plan that proved it, and of the solver's version; an obligation with a plan of that key need not be proved again.
+Only a rule all of whose obligations are proved is `proved`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def read(path: Path = PATH) -> dict[str, Page]:
     if not path.is_file():
         return {}
     pages = {}
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_text().splitlines()[1:], 2):
         try:
             page = _page(json.loads(line))
         except (ValueError, KeyError, TypeError) as e:
@@ -84,7 +85,9 @@ def _page(line: dict[str, Any]) -> Page:
 
 def write(pages: Iterable[Page], path: Path = PATH) -> None:
     """Replace the file, atomically."""
-    text = "".join(_line(p) + "\n" for p in sorted(pages, key=lambda p: p.rule))
+    ordered = sorted(pages, key=lambda p: p.rule)
+    proved = {p.rule: p.digest for p in ordered if p.status is Status.PROVED and p.digest}
+    text = "".join(line + "\n" for line in (json.dumps({"proved": proved}), *map(_line, ordered)))
     beside = path.with_suffix(".new")
     beside.write_text(text)
     beside.replace(path)

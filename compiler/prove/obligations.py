@@ -1,18 +1,18 @@
 """What has to be shown about a rule: queries for a solver, made from the live `Rule` object.
 
-`obligations(rule)` gives one `Obligation` per typing of the rule. Each holds `plans`, one per theory that may answer, made of queries whose unsatisfiability proves that
-for all values of the variables, those of a witness included, if the left side is defined and the condition holds, then the right
-side is defined and is a value that may stand for the left one. The condition is assumed with the meaning by which the matcher
-discharges it: every conjunct is true of the values (by min_max, or by equality of canonical sums). A witness with an attribute
-`evaluates` promises that its variable `k` is the value of that pattern, found by the constant folder. A plan with a condition
-also holds the query that asks whether left side and condition can be satisfied: if not, the rule is vacuous.
+`obligations(rule)` gives one `Obligation` per typing of the rule. Each holds `plans`, one per theory that may answer, made of
+queries whose unsatisfiability proves that for all values of the variables, those of a witness included, if the left side is
+defined and the condition holds, then the right side is defined and is a value that may stand for the left one. The condition is
+assumed with the meaning by which the matcher discharges it: every conjunct is true of the values (by min_max, or by equality of
+canonical sums). A witness with an attribute `evaluates` promises that its variable `k` is the value of that pattern, found by the
+constant folder. A plan with a condition also holds the query that asks whether left side and condition can be satisfied: if not,
+the rule is vacuous.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 

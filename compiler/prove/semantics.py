@@ -223,8 +223,8 @@ def _power_of_two(m: Model, n: Term) -> Term:
 
 
 def _whole_shift(m: Model, op: Op, d: DType, a: Value, n: Value) -> Term:
-    """Shl = a * 2^n, Shr = floor(a / 2^n) (R29); where a or n is an index, a negative count is a Trap (R29, R81), else it is read as
-    unsigned; a count of the width or more leaves 0 or the sign (R06)."""
+    """Shl = a * 2^n, Shr = floor(a / 2^n) (R29); where a or n is an index, a negative count is a Trap (R29, R81), else it is read
+    as unsigned; a count of the width or more leaves 0 or the sign (R06)."""
     zero, count = smt.integer(0), n.term
     if Kind.INDEX in (d.kind, n.dtype.kind):
         m.defined.append(smt.compare(">=", count, zero))
@@ -265,9 +265,9 @@ WHOLE: dict[Op, Callable[..., Term]] = {
 
 SLICE: dict[Op, Callable[..., Term]] = {op: BOOL[op] for op in BITWISE}
 
-# Floats: IEEE 754, one rounding to nearest even per op (R16). A float8 is computed in float32 and rounded to its dtype: products are
-# exact there, and to round a sum, quotient or root twice does no harm (24 >= 2 * 4 + 2 bits; Figueroa 1995). The sum of a product
-# is exact in float64, where it is computed.
+# Floats: IEEE 754, one rounding to nearest even per op (R16). A float8 is computed in float32 and rounded to its dtype: products
+# are exact there, and to round a sum, quotient or root twice does no harm (24 >= 2 * 4 + 2 bits; Figueroa 1995). The sum of a
+# product is exact in float64, where it is computed.
 
 
 def _rounded(head: str) -> Callable[..., Term]:

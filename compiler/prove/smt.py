@@ -13,7 +13,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Sort(NamedTuple):
@@ -269,11 +269,11 @@ def subterms(roots: Iterable[Term]) -> list[Term]:
     """Every subterm once, arguments first; iterative."""
     seen: set[Term] = set()
     order: list[Term] = []
-    stack: list[Term | None] = [*roots][::-1]  # a None lies on a term whose arguments come before it
+    stack: list[Any] = list(roots)[::-1]  # a None lies on a term whose arguments come before it
     while stack:
         t = stack.pop()
         if t is None:
-            order.append(stack.pop())  # type: ignore[arg-type]
+            order.append(stack.pop())
         elif t not in seen:
             seen.add(t)
             if t.args:
@@ -382,9 +382,9 @@ class _Native:
 
 
 class _Skolem:
-    """By a fresh q and r with a = b q + r and r between 0 and b. The solver lacks that a product with a positive number is at least
-    as great: b > 0 and t >= 1 give b t >= b (and b < 0 gives b t <= b), which is stated for t the difference of any two quotients by
-    one divisor."""
+    """By a fresh q and r with a = b q + r and r between 0 and b. The solver lacks that a product with a positive number is at
+    least as great: b > 0 and t >= 1 give b t >= b (and b < 0 gives b t <= b), which is stated for t the difference of any two
+    quotients by one divisor."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[Term, Term], tuple[Term, Term]] = {}

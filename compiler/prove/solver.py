@@ -6,6 +6,7 @@ Takes: the text of queries. Gives: `Answer`s; a query that takes too long, too m
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -45,7 +46,7 @@ def version() -> str:
 
 @record(frozen=True, slots=True)
 class Answer:
-    """"unsat", "sat" with the values asked for, or "unknown" with the reason."""
+    """ "unsat", "sat" with the values asked for, or "unknown" with the reason."""
 
     result: str
     model: Mapping[str, bool | int]
@@ -118,7 +119,8 @@ class Worker:
             self.process.wait()
             for stream in (self.process.stdin, self.process.stdout):
                 if stream is not None:
-                    stream.close()
+                    with contextlib.suppress(BrokenPipeError):  # of what it was still to be told
+                        stream.close()
             self.process = None
 
 

@@ -44,8 +44,10 @@ class Assignment:
     when: tuple[Typed, ...]
 
     def __str__(self) -> str:
-        return ",".join(d.short for d in dict.fromkeys(self.types.values())) if self._alike() else ",".join(
-            f"{_spelt(k)}:{d.short}" for k, d in self.types.items()
+        return (
+            ",".join(d.short for d in dict.fromkeys(self.types.values()))
+            if self._alike()
+            else ",".join(f"{_spelt(k)}:{d.short}" for k, d in self.types.items())
         )
 
     def _alike(self) -> bool:
@@ -119,9 +121,9 @@ def _typings(p: Pattern, types: Types, path: tuple[int, ...]) -> Iterator[tuple[
     else:
         for found, src in _sources(p, p.src, types, path):
             for full, to in _targets(p.to, found):
-                d = result_dtype(p.op, [s.dtype for s in src], to)
-                if d is not None:
-                    yield full, Typed(p, d, src)
+                result = result_dtype(p.op, [s.dtype for s in src], to)
+                if result is not None:
+                    yield full, Typed(p, result, src)
 
 
 def _sources(p: Pattern, src: Sequence[Pattern], types: Types, path: tuple[int, ...]) -> Iterator[tuple[Types, tuple[Typed, ...]]]:
@@ -139,8 +141,7 @@ def _targets(to: DType | TypeVar | None, types: Types) -> Iterator[tuple[Types, 
     elif to.name in types:
         yield types, types[to.name]
     else:
-        for d in to.among:
-            yield {**types, to.name: d}, d
+        yield from (({**types, to.name: among}, among) for among in to.among)
 
 
 def _holding(value: bool | int | float | None) -> Iterable[DType]:

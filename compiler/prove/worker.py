@@ -1,8 +1,8 @@
 """The process that holds Z3, and the only module that imports it.
 
-Reads one JSON object per line, {"query", "steps", "seconds", "seed", "ask"}, and answers each with {"result", "model", "reason"}: result is
-"unsat", "sat" or "unknown", model the values of the constants asked for. Started by `solver`, which limits its time and kills it
-where that does not end it; its memory is limited here.
+Reads one JSON object per line, {"query", "steps", "seconds", "seed", "ask"}, and answers each with {"result", "model", "reason"}:
+result is "unsat", "sat" or "unknown", model the values of the constants asked for. Started by `solver`, which limits its time and
+kills it where that does not end it; its memory is limited here.
 """
 
 from __future__ import annotations

@@ -54,6 +54,11 @@ def _speed(dim: Dim) -> tuple[bool, list[tuple[int, str]]]:
     return (True, natural(r.arg.name)) if r.op is Op.SPECIAL else (r.arg.type is not AxisType.WARP, [])
 
 
+def _not_yet(k: int) -> str:
+    """Why an element of LOCAL memory holds nothing: in another order of lanes the same fault is a race."""
+    return "was never written (R61) before: what other lanes store can be read from a Barrier on (R60)"
+
+
 def _space(given: Operand) -> Space:
     assert isinstance(given, Space | Window)
     return given if isinstance(given, Space) else given.space
@@ -362,6 +367,7 @@ class Machine:
         if found is None:
             data = np.zeros(u.arg.size, NUMPY[u.dtype])
             made = space(f"{u.arg.addrspace.value} buffer {u.arg.unique}", data, np.zeros(u.arg.size, bool))
+            made.lost = _not_yet if local else None
             found = self.private[key] = Memory(made, self.order, self.survey.grain.get(u, 8), True)
         return found
 

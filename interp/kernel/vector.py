@@ -427,7 +427,7 @@ class Machine:
         if found[lead:] != shape or (lead and lead != len(self.extents)):
             unsound(u, "shape", shape, found)
         if bounds is not None:
-            check_bounds(u, u.dtype, v, bounds)
+            check_bounds(u, v)
 
     # Memory
 

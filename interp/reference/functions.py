@@ -35,7 +35,7 @@ def _exp2_pair(high: Array, low: Any) -> Array:
     exponent = (whole >> 8).astype(np.int32)
     out = np.ldexp(s, exponent)
     subnormal = high < -1022
-    return np.where(subnormal, _rounded_once(s, e, exponent, out), out) if subnormal.any() else np.asarray(out)
+    return np.where(subnormal, _rounded_once(s, e, exponent, out), out) if np.count_nonzero(subnormal) else np.asarray(out)
 
 
 def _rounded_once(s: Any, e: Any, exponent: Any, out: Any) -> Any:
@@ -84,7 +84,7 @@ def _log2_special(x: Array, result: Any) -> Array:
 
 def log2(x: Array) -> Array:
     good = (x > 0) & np.isfinite(x)
-    if good.all():
+    if np.count_nonzero(good) == x.size:
         return np.asarray(_log2_pair(x)[0])
     return _log2_special(x, _log2_pair(np.where(good, x, 1.0))[0])
 

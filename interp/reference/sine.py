@@ -119,7 +119,7 @@ def sin(x: Array) -> Array:
     near = size <= _NEAR
     result = _combine(*_reduce_near(np.where(near, size, 0.0)))
     far = np.asarray(~near & np.isfinite(x))
-    if far.any():
+    if np.count_nonzero(far):
         result = np.asarray(result)
         result[far] = _combine(*_reduce_far(size[far]))
     result = np.where(near | far, result, np.nan)

@@ -1,15 +1,18 @@
 """`uops prove`: what it prints, writes and answers."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Uops
+from click.testing import Result
 
 from uops.compiler.pattern import INDEX, cst, lift, var
 from uops.compiler.prove import ledger
 from uops.compiler.rewrite import Rule
 from uops.compiler.rules import THEMES
+
+Uops = Callable[..., Result]
 
 
 def test_rules_are_proved_and_written_and_then_taken_from_the_ledger(uops: Uops, tmp_path: Path) -> None:
@@ -36,7 +39,9 @@ def test_a_theme_is_chosen_by_its_name_and_nothing_is_written_unasked(uops: Uops
 
 def test_a_false_rule_is_refuted_with_values_that_the_interpreter_confirms(uops: Uops, monkeypatch: pytest.MonkeyPatch) -> None:
     i, c = var("i", INDEX), cst("c", INDEX)
-    monkeypatch.setitem(THEMES, "mine", (Rule("small", i % c, i, when=i < c), Rule("never", i + 0, lift(1), when=(i > 0) & (i < 0))))
+    monkeypatch.setitem(
+        THEMES, "mine", (Rule("small", i % c, i, when=i < c), Rule("never", i + 0, lift(1), when=(i > 0) & (i < 0)))
+    )
     result = uops("prove", "--rules", "mine", "--ledger", "l.jsonl")
     assert result.exit_code == 1
     assert "refuted small/index: c = " in result.stdout

@@ -3,7 +3,7 @@
 import threading
 
 from uops.compiler.log import recording
-from uops.compiler.memory import Memory, memory, remembering
+from uops.compiler.memory import Memory, memory, remembered, remembering
 from uops.compiler.pattern import var
 from uops.compiler.rewrite import Rewriter, Rule, cost
 from uops.compiler.rules import VALUES
@@ -88,3 +88,21 @@ def test_memory_is_of_one_thread_and_ends_with_its_block() -> None:
         other.start()
         other.join()
     assert seen == [None, None] and memory() is None
+
+
+def test_a_program_is_made_stateless_once_unless_somebody_records() -> None:
+    graph = b.add(b.param(0, (4,), dt.float32), 1.0)
+    calls: list[UOp] = []
+
+    @remembered
+    def seen(u: UOp) -> UOp:
+        calls.append(u)
+        return b.neg(u)
+
+    with remembering(Memory()):
+        assert seen(graph) is seen(graph) is b.neg(graph)
+        assert calls == [graph]
+        with recording():
+            seen(graph)
+    seen(graph)
+    assert calls == [graph] * 3

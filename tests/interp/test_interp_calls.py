@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pytest
 
 from uops.interp import executed, run
+from uops.interp.machine import Machine
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError, Trap
@@ -46,6 +49,25 @@ def test_r64_nested_bodies_own_their_params():
     for _ in range(2000):
         nest = B.get(B.function(B.tuple_(nest), B.add(P(0), 1)), 0)
     assert value(nest, **X) == [2002, 2003, 2004]
+
+
+def test_a_node_that_waits_for_many_bodies_is_met_a_bounded_number_of_times(monkeypatch):
+    """Each body waited for may cost a second look at a node, never another one at every node above it."""
+    met = Counter()
+    give = Machine._give
+
+    def counted(self, scope, cells, waiting, u, room):
+        met[scope, u] += 1
+        return give(self, scope, cells, waiting, u, room)
+
+    monkeypatch.setattr(Machine, "_give", counted)
+    total = P(0)
+    for k in range(200):  # deeper than one recursion, with a body at every level
+        total = B.add(total, B.get(B.function(B.tuple_(B.add(P(0), k)), P(0)), 0))
+    assert value(total, **X) == [200 * 1 + 19900 + 1, 200 * 2 + 19900 + 2, 200 * 3 + 19900 + 3]
+    wide = B.tuple_(*[B.get(B.function(B.tuple_(B.add(P(0), k)), P(0)), 0) for k in range(300)])
+    assert [v[0] for v in run(wide, X).values] == [1 + k for k in range(300)]
+    assert max(met.values()) <= 4, met.most_common(3)
 
 
 def test_r64_unused_elements_and_arguments_are_not_evaluated():

@@ -67,6 +67,22 @@ def test_bounds_are_checked_in_every_dtype(monkeypatch, d, n):
         run(node, {"p0": ones})
 
 
+def test_the_fill_of_a_pad_is_checked_against_its_sources_bounds(monkeypatch):
+    """Only an op all of whose elements are its source's may rely on the check of the source."""
+    planted(monkeypatch, "_min_max", Op.PAD, lambda u: u.src[0].min_max)
+    padded = B.pad(B.reshape(B.const(5, dt.uint8), (1,)), (1,), (3,))
+    node = UOp(Op.PAD, padded.src, None, "fill")
+    with pytest.raises(Unsound, match="min_max of PAD"):
+        run(node, {})
+
+
+def test_a_view_is_checked_where_its_bounds_are_not_its_sources(monkeypatch):
+    planted(monkeypatch, "_min_max", Op.RESHAPE, lambda u: (0, 4))
+    node = UOp(Op.RESHAPE, B.reshape(B.const(5, dt.uint8), (1,)).src, None, "other bounds")
+    with pytest.raises(Unsound, match="min_max of RESHAPE"):
+        run(node, {})
+
+
 def test_a_reference_is_checked_when_it_is_read(monkeypatch):
     planted(monkeypatch, "_min_max", Op.FLIP, lambda u: (0, 5))
     node = UOp(Op.FLIP, (B.param(0, (2,), dt.uint8),), B.flip(B.param(0, (2,), dt.uint8), (True,)).arg, "reference")

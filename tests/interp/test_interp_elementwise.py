@@ -10,6 +10,7 @@ import pytest
 
 from uops.interp import run
 from uops.interp.elementwise import KERNELS
+from uops.interp.fused import mulacc_through64
 from uops.interp.rounding import CASTS
 from uops.interp.storage import BITS, NUMPY, settle
 from uops.spec import build as B
@@ -356,6 +357,46 @@ def test_r08_r29_index_is_unbounded(op):
         assert got.tolist() == want
         if op not in COMPARE:
             assert got.dtype == (np.int64 if all(-(2**63) <= w < 2**63 for w in want) else object)
+
+
+def test_r16_float64_mulacc_of_few_and_of_many_elements_has_the_same_bits():
+    """Few elements go through Python's integers, many through exact pairs."""
+    edges = [
+        0.0,
+        -0.0,
+        1.0,
+        -1.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        5e-324,
+        -5e-324,
+        2.0**-1022,
+        2.0**-537,
+        2.0**-538,
+        1 + 2.0**-52,
+        1.7e308,
+    ]
+    a, b, c = (x.ravel() for x in np.meshgrid(edges, edges, edges))
+    mulacc = KERNELS[Op.MULACC][dt.float64]
+    many = mulacc(a, b, c)
+    for k in range(0, a.size, 7):
+        few = mulacc(a[k : k + 7], b[k : k + 7], c[k : k + 7])
+        assert np.array_equal(few, many[k : k + 7], equal_nan=True), k
+        numbers = ~np.isnan(few)
+        assert np.array_equal(np.signbit(few[numbers]), np.signbit(many[k : k + 7][numbers])), k
+
+
+@pytest.mark.parametrize("d", [dt.fp8e4m3, dt.fp8e5m2], ids=str)
+def test_r16_fp8_mulacc_is_the_one_that_sums_exact_pairs(d):
+    """Exhaustive in b and c, for factors a of every exponent."""
+    exact = mulacc_through64(d)
+    b, c = every(d)[:, None], every(d)[None, :]
+    for a in every(d)[:: 1 << d.man_bits]:
+        got, want = KERNELS[Op.MULACC][d](np.array(a), b, c), exact(np.array(a), b, c)
+        nan = np.isnan(want.astype(np.float32))
+        assert np.array_equal(np.isnan(got.astype(np.float32)), nan)
+        assert np.array_equal(got.view(np.uint8)[~nan], want.view(np.uint8)[~nan]), a
 
 
 def test_r08_index_unary_and_mulacc():

@@ -57,7 +57,7 @@ def document(run: Run, level: Level = Level.STRICT, *, started: datetime | None 
 def schedules(run: Run) -> Json:
     """Who chose the schedules, and what was applied where a seed drew them."""
     s = run.schedules
-    own: Json = {"forced": {"seed": s.seed, "applied": dict(sorted(run.applied.items()))}, "search": {"beam": s.beam}}
+    own: dict[str, Json] = {"forced": {"seed": s.seed, "applied": dict(sorted(run.applied.items()))}, "search": {"beam": s.beam}}
     return {"kind": s.kind} | own.get(s.kind, {})
 
 

@@ -23,7 +23,9 @@ _LISTED = 20
 @click.option("--rules", "-r", "globs", multiple=True, metavar="GLOB", help="Only rules, or themes, whose name matches.")
 @click.option("--jobs", "-j", type=click.IntRange(1), default=2, show_default=True, help="Solver processes side by side.")
 @click.option("--cold", is_flag=True, help="Prove everything anew, whatever the ledger holds.")
-@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True, help="Ask with this many solver seeds; verdicts must agree.")
+@click.option(
+    "--seeds", type=click.IntRange(1), default=1, show_default=True, help="Ask with this many solver seeds; verdicts must agree."
+)
 @click.option("--ledger", "path", type=click.Path(dir_okay=False), help="Another ledger than the package's own.")
 @click.option("--write/--no-write", default=True, help="Whether to write what was proved into the ledger.")
 @json_option()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -45,10 +46,12 @@ def run(
 ) -> None:
     """Evaluate a .uops program on given or random inputs.
 
-    Prints the values of its root and the contents of the buffers that it wrote.
+    A file that holds inputs in comments (`; input p0: 1 2`), as reproducers of `uops fuzz` do, is run on those. Prints the values
+    of its root and the contents of the buffers that it wrote.
     """
     from uops.backends import npz
     from uops.cli.inputs import checked, random_inputs
+    from uops.fuzz.corpus import inputs_of
     from uops.spec.dialects import Dialect
     from uops.spec.text import parse_file
     from uops.spec.verify import verify
@@ -57,10 +60,11 @@ def run(
         raise click.UsageError(f"{backend_name} takes programs of the tensor dialect, without a schedule: leave out --backend")
     root = parse_file(file)
     verify(root, Dialect(dialect.lower()))
-    given = checked(root, npz.load(inputs)) if inputs else random_inputs(root, seed)
+    held = {} if inputs else inputs_of(Path(file))
+    given = checked(root, npz.load(inputs) if inputs else held) if inputs or held else random_inputs(root, seed)
     result = evaluate(root, given, backend_name, schedule)
     if as_json:
-        head = {"file": file, "backend": backend_name, "seed": None if inputs else seed}
+        head = {"file": file, "backend": backend_name, "seed": None if inputs or held else seed}
         buffers = {k: _json(v) for k, v in result.buffers.items()}
         print_json(head | {"values": [_json(v) for v in result.values], "buffers": buffers})
         return

@@ -10,7 +10,8 @@ from scheduled_programs import matmul, p
 
 import uops
 from uops import Tensor
-from uops.compiler.optimize.heuristics import DEPTH, SWEPT_ROWS, choose
+from uops.compiler.optimize.heuristics import SWEPT_ROWS, choose
+from uops.compiler.optimize.products import DEPTH
 from uops.compiler.optimize.schedule import begin, sink
 from uops.compiler.passes.callify import callify
 from uops.compiler.passes.rangeify import rangeify

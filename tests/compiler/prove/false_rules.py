@@ -7,7 +7,21 @@ with a guard dropped, a comparison loosened, an operand swapped, a dtype too man
 from collections.abc import Mapping
 
 from uops.compiler.pattern import (
-    BOOL, INDEX, Pattern, TypeVar, bitcast, cast, cst, eq, lift, maximum, ne, not_, operation, var, where,
+    BOOL,
+    INDEX,
+    Pattern,
+    TypeVar,
+    bitcast,
+    cast,
+    cst,
+    eq,
+    lift,
+    maximum,
+    ne,
+    not_,
+    operation,
+    var,
+    where,
 )  # fmt: skip
 from uops.compiler.rewrite import Rule
 from uops.spec import dtypes as dt
@@ -167,13 +181,13 @@ NEAR = (
     Rule("not-less-is-greater", not_(a8 < b8), a8 > b8),
     Rule("not-ge-is-le", not_(a8 >= b8), a8 <= b8),
     Rule("less-self-true", a8 < a8, lift(True)),
-    Rule("neg-neg-twice", -(-(-a8)), a8),
+    Rule("neg-neg-twice", operation(Op.NEG, operation(Op.NEG, -a8)), a8),
     Rule("shl-is-double", a8 << 1, a8 * 3),
     Rule("idiv-by-zero-keeps", a8 // 0, a8),
     Rule("imod-by-zero-vanishes", a8 % 0, zero),
     Rule("signed-as-unsigned-less", s8 < t8, to(s8, dt.uint8) < to(t8, dt.uint8)),
     Rule("narrow-compare", to(v("x", I32), dt.int16) < to(v("y", I32), dt.int16), v("x", I32) < v("y", I32)),
-    Rule("cast-wraps-any", cast(cast(v("x", (*I8, *U8)), TypeVar("A", (dt.int8, dt.int16))), TypeVar("B", (dt.int32,))), cast(v("x", (*I8, *U8)), TypeVar("B", (dt.int32,)))),
+    Rule("cast-wraps-any", cast(cast(a8, TypeVar("A", (dt.int8, dt.int16))), dt.int32), cast(a8, dt.int32)),
     Rule("float-max-zero", maximum(x, 0.0), where(x > 0.0, x, 0.0)),
     Rule("float-less-is-not-ge", x < y, not_(x >= y)),
     Rule("float-mul-minus-one-is-sub", operation(Op.SUB, 0.0, x), x * -1.0),

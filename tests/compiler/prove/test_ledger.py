@@ -24,7 +24,9 @@ i = var("i", INDEX)
 
 def test_the_ledger_proves_every_rule_as_it_is_and_the_solver_need_not_be_asked() -> None:
     pages = ledger.read()
-    report = campaign(RULES, known=ledger.proved(pages), progress=lambda done, count, v: pytest.fail(f"{v.obligation.name} is not in the ledger"))
+    report = campaign(
+        RULES, known=ledger.proved(pages), progress=lambda done, count, v: pytest.fail(f"{v.obligation.name} is not in the ledger")
+    )
     assert report.ok
     assert set(pages) == {r.name for r in RULES} | {LEMMA}
     assert {r.name: digest(r) for r in RULES} == {p.rule: p.digest for p in pages.values() if p.rule != LEMMA}
@@ -104,13 +106,15 @@ def test_the_ledger_reads_what_it_wrote(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     ledger.write(pages, path)
     assert ledger.read(path) == {p.rule: p for p in pages}
-    assert [json.loads(line)["rule"] for line in path.read_text().splitlines()] == ["a", "b"]
+    first, *rest = map(json.loads, path.read_text().splitlines())
+    assert [line["rule"] for line in rest] == ["a", "b"]
+    assert first == {"proved": {"b": "d1"}}
 
 
 def test_what_is_no_ledger_is_an_error_that_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
-    path.write_text('{"rule": "a"}\n')
-    with pytest.raises(Unreadable, match=r"ledger\.jsonl:1"):
+    path.write_text('{"proved": {}}\n{"rule": "a"}\n')
+    with pytest.raises(Unreadable, match=r"ledger\.jsonl:2"):
         ledger.read(path)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 import pytest
-from mutants import Mutant, mutants
+from rule_mutants import Mutant, mutants
 
 from uops.compiler.pattern import variables
 from uops.compiler.prove.counterexample import Counterexample, node

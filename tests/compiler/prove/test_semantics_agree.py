@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from meaning import by_numpy, by_solver
+from prover_meaning import by_numpy, by_solver
 
 from uops.compiler.prove import smt
 from uops.compiler.prove.model import Form
@@ -49,7 +49,9 @@ def test_the_prover_agrees_on_all_values_of_eight_bits(op: Op) -> None:
     assert _exhausted(op, Form.BITS) > 0
 
 
-@pytest.mark.parametrize("op", [op for op in KNOWN if op not in FLOAT or op in BOOL or op in TABLES[Form.WHOLE]], ids=lambda o: o.name)
+@pytest.mark.parametrize(
+    "op", [op for op in KNOWN if op not in FLOAT or op in BOOL or op in TABLES[Form.WHOLE]], ids=lambda o: o.name
+)
 def test_whole_numbers_that_wrap_agree_on_all_values_of_eight_bits(op: Op) -> None:
     assert _exhausted(op, Form.WHOLE) > 0
 
@@ -86,9 +88,7 @@ def test_the_solver_agrees_on_edges_of_all_dtypes(op: Op, worker: Worker) -> Non
     ],
     ids=["idiv", "mod", "max", "ge-nan", "max-nan"],
 )
-def test_a_wrong_row_is_seen(
-    table: Any, op: Op, kinds: tuple[DType, ...], row: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_row_is_seen(table: Any, op: Op, kinds: tuple[DType, ...], row: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(table, op, row)
     result = next(r for _, k, r in BY_OP[op] if k == kinds)
     assert disagreements(by_numpy(Form.BITS), op, kinds, result, operands(op, kinds))

@@ -8,9 +8,10 @@ from uops.compiler.prove.solver import Pool, Worker
 
 PLAIN = "(declare-const x Int)(assert (> x 41))(assert (< x 43))"
 IMPOSSIBLE = "(declare-const x Int)(assert (> x x))"
-HARD = """(declare-const x (_ BitVec 64))(declare-const y (_ BitVec 64))
-(assert (= (bvmul x y) (_ bv12345678987654321 64)))(assert (bvugt x (_ bv4294967296 64)))(assert (bvugt y (_ bv1 64)))
-(assert (not (= (bvmul (bvadd x y) (bvsub x y)) (bvsub (bvmul x x) (bvmul y y)))))"""
+#: To factor a product of two primes of 40 bits.
+HARD = """(declare-const x (_ BitVec 80))(declare-const y (_ BitVec 80))
+(assert (= (bvmul x y) (_ bv1208925819335353221265601 80)))(assert (bvult x (_ bv1099511627776 80)))
+(assert (bvult y (_ bv1099511627776 80)))(assert (bvugt x (_ bv1 80)))(assert (bvugt y (_ bv1 80)))"""
 
 
 @pytest.fixture
@@ -40,7 +41,9 @@ def test_steps_limit_a_query(worker: Worker) -> None:
     assert worker.ask(HARD, 1000).result == "unknown"
 
 
-def test_a_worker_over_its_time_is_killed_and_the_next_query_gets_a_new_one(monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
+def test_a_worker_over_its_time_is_killed_and_the_next_query_gets_a_new_one(
+    monkeypatch: pytest.MonkeyPatch, worker: Worker
+) -> None:
     assert worker.ask(PLAIN, 1_000_000).result == "sat"
     first = worker.process
     monkeypatch.setattr("uops.compiler.prove.solver.GRACE", -119.999)

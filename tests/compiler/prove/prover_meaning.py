@@ -4,7 +4,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from evaluator import evaluate
+from smt_numpy import evaluate
 
 from uops.compiler.prove import smt
 from uops.compiler.prove.model import Form, Model, Unmodelled, Value

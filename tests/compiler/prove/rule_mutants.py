@@ -129,7 +129,9 @@ def _of(rule: Rule) -> Iterator[Mutant]:
     lhs, rhs, when = narrowed(rule.lhs), narrowed(rule.rhs), narrowed(rule.when)
     assert lhs is not None and rhs is not None
 
-    def made(change: str, rhs: Pattern = rhs, when: Pattern | None = when, lhs: Pattern = lhs, types: object = rule.types) -> Mutant:
+    def made(
+        change: str, rhs: Pattern = rhs, when: Pattern | None = when, lhs: Pattern = lhs, types: object = rule.types
+    ) -> Mutant:
         return Mutant(Rule(rule.name, lhs, rhs, when, rule.witness, types), change)  # type: ignore[arg-type]
 
     bound = list(variables(lhs).values())
