@@ -57,10 +57,10 @@ _known: OrderedDict[tuple[int, ...], tuple[Sequence[Rule], Steps]] = OrderedDict
 
 def steps(rules: Sequence[Rule]) -> Steps:
     """The steps of a list of rules, made once for as long as they are in use."""
-    key = tuple(map(id, rules))
+    key = (id(rules),) if rules.__class__ is tuple else tuple(map(id, rules))
     found = _known.get(key)
     if found is None:
-        found = _known[key] = tuple(rules), Steps(rules)  # the rules are kept, so that their ids stay theirs
+        found = _known[key] = tuple(rules), Steps(rules)  # what the ids name is kept, so that they stay its own
         if len(_known) > _MOST:
             _known.popitem(last=False)
     return found[1]

@@ -63,4 +63,8 @@ def build(s: Sum) -> UOp:
 
 def number(k: int) -> UOp:
     """An index constant."""
-    return UOp(Op.CONST, (), ConstArg(k, dt.index))
+    return SMALL[k] if k.__class__ is int and 0 <= k < len(SMALL) else UOp(Op.CONST, (), ConstArg(k, dt.index))
+
+
+#: The commonest index constants, made once.
+SMALL = tuple(UOp(Op.CONST, (), ConstArg(k, dt.index)) for k in range(65))

@@ -48,17 +48,11 @@ class Lowering:
     external: frozenset[UOp] = field(default_factory=frozenset)
     steps: dict[str, UOp] | None = None
     memory: Memory = field(default_factory=lambda: memory() or Memory())
-    rendering: Rendering | None = None
 
     @functools.cached_property
     def choose(self) -> Choose:
         """Who chooses the schedules of this program's kernels."""
         return choice(self.config, self.target)
-
-    @property
-    def keeps(self) -> bool:
-        """Whether what became of a kernel in another program may stand for what becomes of it here: nobody looks."""
-        return self.config.reuse and not self.config.verify and self.steps is None and active() is None
 
     @functools.cached_property
     def key(self) -> Hashable:
@@ -91,17 +85,8 @@ def _callify(root: UOp, state: Lowering) -> UOp:
     return called
 
 
-#: Bodies kept per process, of every stage.
-_KEPT = Kept(1024)
-
-
-def _kept(name: str, change: Body) -> Body:
-    """`change`, which is not done again for a body of an earlier program."""
-
-    def body(u: UOp, state: Lowering) -> UOp:
-        return _KEPT.get(u, (name, state.key), lambda u: change(u, state)) if state.keeps else change(u, state)
-
-    return body
+#: Programs of kernels, by body as rangeify leaves it.
+_KEPT = Kept(256)
 
 
 def _each(body: Body) -> Body:
@@ -120,14 +105,23 @@ def _optimize(body: UOp, state: Lowering) -> UOp:
 
 def _select(root: UOp, state: Lowering) -> UOp:
     """With the graph after every step, if the caller asks for them."""
-    return _each(_SELECT)(root, state) if state.steps is None else select(root, state.target, state.steps)
+    return _each(_selected)(root, state) if state.steps is None else select(root, state.target, state.steps)
 
 
-_OPTIMIZE = _kept("optimize", _optimize)
-_EXPAND = _kept("expand", lambda u, s: expanded(u))
-_SELECT = _kept("select", lambda u, s: selected(u, s.target)[-1])
-_LINEARIZE = _kept("linearize", lambda u, s: linearized(u))
-_RENDER = _kept("render", lambda u, s: rendered(u, s.target) if s.rendering is None else s.rendering.program(u))
+def _expand(body: UOp, state: Lowering) -> UOp:
+    return expanded(body)
+
+
+def _selected(body: UOp, state: Lowering) -> UOp:
+    return selected(body, state.target)[-1]
+
+
+def _linearize(body: UOp, state: Lowering) -> UOp:
+    return linearized(body)
+
+
+def _render(body: UOp, state: Lowering) -> UOp:
+    return rendered(body, state.target)
 
 
 # fmt: off
@@ -135,20 +129,20 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify),
     Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
-    Pass("optimize", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _each(_OPTIMIZE),
-         (("rangeify", "there are no ranges to schedule before"),), _OPTIMIZE),
-    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, _each(_EXPAND),
-         (("optimize", "it decides which ranges become shape"),), _EXPAND),
+    Pass("optimize", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _each(_optimize),
+         (("rangeify", "there are no ranges to schedule before"),), _optimize),
+    Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, _each(_expand),
+         (("optimize", "it decides which ranges become shape"),), _expand),
     Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select,
          (("rangeify", "callers see dtypes and Reduces of the language, kernels those of the target"),
-          ("expand", "accumulators are made per lane")), _SELECT),
-    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, _each(_LINEARIZE),
-         (("select", "an instruction that is made later would have no place"),), _LINEARIZE),
+          ("expand", "accumulators are made per lane")), _selected),
+    Pass("linearize", "linearize", Dialect.SELECTED, Dialect.LINEAR, _each(_linearize),
+         (("select", "an instruction that is made later would have no place"),), _linearize),
     Pass("plan", "plan", Dialect.LINEAR, Dialect.PLANNED, lambda u, s: plan(u, s.external),
          (("callify", "memory that callers see keeps its place"),
           ("linearize", "lifetimes are those of the final order"))),
-    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, _each(_RENDER),
-         (("linearize", "renderers take instruction lists"),), _RENDER),
+    Pass("render", "render", Dialect.PLANNED, Dialect.PROGRAM, _each(_render),
+         (("linearize", "renderers take instruction lists"),), _render),
 )
 # fmt: on
 
@@ -184,23 +178,32 @@ def lower(graph: UOp, target: Target, upto: str = "render", config: Config | Non
 
 
 def _kernel_by_kernel(graph: UOp, state: Lowering) -> UOp:
-    """What all passes give, each kernel lowered to the end before the next: the machine code of one is made while the next is
-    lowered."""
+    """What all passes give. Each kernel is lowered to the end before the next, so that its machine code is made meanwhile, and one
+    that an earlier program had is not lowered at all."""
     first = next(k for k, p in enumerate(PIPELINE) if p.body is not None)
-    *lowering, render = [p.body for p in PIPELINE if p.body is not None]
     with remembering(state.memory), Rendering(state.target) as rendering:
         for p in PIPELINE[:first]:
             graph = p.run(graph, state)
-        lists: dict[UOp, UOp] = {}
-        for body in dict.fromkeys(c.src[0] for c in graph.src):
-            lists[body] = functools.reduce(lambda u, change: change(u, state), lowering, body)
-            if not (state.keeps and _KEPT.has(lists[body], ("render", state.key))):
-                rendering.add(lists[body])
+        kernels = dict.fromkeys(c.src[0] for c in graph.src)
+        known = {body: _KEPT.get(body, state.key) for body in kernels} if state.config.reuse else {}
+        lists = {body: _listed(body, state, rendering) if (k := known.get(body)) is None else k.src[0] for body in kernels}
         graph = each(graph, lambda body: lists[body])
         for p in PIPELINE[first:]:
             graph = graph if p.body is not None else p.run(graph, state)
-        state.rendering = rendering
-        return each(graph, lambda u: render(u, state))
+        programs = {lists[body]: known.get(body) or rendering.program(lists[body]) for body in kernels}
+    if state.config.reuse:
+        for body in kernels:
+            _KEPT.put(body, state.key, programs[lists[body]])
+    return each(graph, lambda linear: programs[linear])
+
+
+def _listed(body: UOp, state: Lowering, rendering: Rendering) -> UOp:
+    """The instruction list of a kernel, whose machine code is begun."""
+    *lowering, _ = [p.body for p in PIPELINE if p.body is not None]
+    for change in lowering:
+        body = change(body, state)
+    rendering.add(body)
+    return body
 
 
 def stages(graph: UOp, target: Target, config: Config | None = None) -> dict[str, UOp]:

@@ -68,4 +68,3 @@ def _contents(buffers: Mapping[str, Any]) -> Outputs:
 def different(wanted: Outputs, found: Outputs) -> Fault | None:
     """The first element, of memory that both have, that is not the same."""
     return next((f for k in sorted(wanted.keys() & found.keys(), key=str) if (f := differs(k, wanted[k], found[k]))), None)
-

@@ -21,7 +21,7 @@ from uops.compiler.config import Config
 from uops.compiler.pipeline import Pass
 from uops.compiler.rules import INDEXING
 from uops.compiler.target import Target
-from uops.fuzz import launches
+from uops.fuzz import coverage, launches
 from uops.fuzz.bestiary import disagreement
 from uops.fuzz.bisect import bisect
 from uops.fuzz.draw import SeededDraw
@@ -134,7 +134,11 @@ def _unoptimised(c: Context) -> Fault | None:
 
 
 def _stages(c: Context) -> Fault | None:
-    found = bisect(c.sample.graph, c.sample.inputs, c.target(), pipeline.PIPELINE, schedules=1)
+    try:
+        found = bisect(c.sample.graph, c.sample.inputs, c.target(), pipeline.PIPELINE, schedules=1)
+        c.counts.update(coverage.lowering(c.sample.graph, c.target()))
+    except (CompileError, Unsupported) as e:
+        raise Refused(str(e)) from e
     return found and found.fault
 
 

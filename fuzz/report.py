@@ -1,7 +1,8 @@
 """The report of a campaign: `report.json`, and `index.html` for people.
 
-Takes: a `Summary`. Gives: the document: what was run, coverage - which rows met which dtypes, how wide allowed sets were, what each
-oracle was asked - and the findings. Everything but `time` is a function of the set-up and of the number of cases.
+Takes: a `Summary`. Gives: the document: what was run, coverage - which rows met which dtypes, which rules fired and were refused,
+which OptOps followed each other, how wide allowed sets were, what each oracle was asked - and the findings. Everything but `time`
+is a function of the set-up and of the number of cases.
 """
 
 from __future__ import annotations
@@ -11,7 +12,15 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import jinja2
+
+from uops.backends.conformance.report.page import HERE as STYLES
+from uops.backends.conformance.report.page import number
+from uops.compiler.rules import INDEXING
 from uops.fuzz.examine import WIDTHS
+from uops.fuzz.oracles import ORACLES
+from uops.spec import dtypes as dt
+from uops.spec.rows import ROWS
 
 if TYPE_CHECKING:
     from uops.fuzz.campaign import Found, Summary
@@ -19,11 +28,11 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 #: Version of the document.
 SCHEMA = 1
+JSON, PAGE = "report.json", "index.html"
 
 
 def document(s: Summary) -> Json:
     """The report as JSON."""
-    groups = grouped(s.counts)
     return {
         "schema": SCHEMA,
         "setup": s.setup.to_json(),
@@ -33,7 +42,7 @@ def document(s: Summary) -> Json:
         "findings": [_finding(f) for f in s.found],
         "raw": dict(sorted(s.raw.items())),
         "vanished": s.vanished,
-        "coverage": groups,
+        "coverage": grouped(s.counts),
         "sets": sets(s.counts),
         "time": {"seconds": round(s.seconds, 3), "cases": s.cases - s.began, "rate": round(s.rate, 3)},
     }
@@ -65,7 +74,54 @@ def _finding(f: Found) -> Json:
 
 
 def write(s: Summary, directory: Path) -> Json:
-    """Write both files and give the document."""
+    """Write both files and give the document. Reproducers are where the campaign has put them."""
     doc = document(s)
-    (directory / "report.json").write_text(json.dumps(doc, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (directory / JSON).write_text(json.dumps(doc, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    (directory / PAGE).write_text(page(doc, directory), encoding="utf-8")
     return doc
+
+
+# --------------------------------------------------------------------------------------------------------------------- page
+
+
+def page(doc: Json, directory: Path) -> str:
+    """The document as one page that needs nothing else."""
+    here = Path(__file__).parent
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters["number"] = number
+    template = environment.from_string((here / "report.html.j2").read_text(encoding="utf-8"))
+    style = (STYLES / "page.css").read_text(encoding="utf-8") + (here / "report.css").read_text(encoding="utf-8")
+    return template.render(
+        doc=doc, style=style, matrix=matrix(doc), dtypes=[d.short for d in dt.STORABLE], rules=rules(doc), pairs=pairs(doc),
+        oracles=ORACLES, texts=_texts(doc, directory),
+    )  # fmt: skip
+
+
+def _texts(doc: Json, directory: Path) -> dict[str, str]:
+    """The reproducers of the findings."""
+    files = [f["file"] for f in doc["findings"] if f["file"]]
+    return {name: (directory / "findings" / name).read_text(encoding="utf-8") for name in files}
+
+
+def matrix(doc: Json) -> list[tuple[str, list[int]]]:
+    """Every row of the first document, and how many programs had it with each dtype."""
+    seen = doc["coverage"].get("row", {})
+    names = [d.name for d in dt.STORABLE]
+    found = {key.partition("|")[0] for key in seen}
+    rows = [r.id for r in ROWS.values() if r.id in found]
+    return [(row, [seen.get(f"{row}|{name}", 0) for name in names]) for row in rows]
+
+
+def rules(doc: Json) -> list[tuple[str, int, int]]:
+    """Every rewrite rule, how often it fired, and how often its condition refused."""
+    seen = doc["coverage"].get("rule", {})
+    return [(r.name, seen.get(f"{r.name} fired", 0), seen.get(f"{r.name} refused", 0)) for r in INDEXING]
+
+
+def pairs(doc: Json) -> tuple[list[str], list[tuple[str, list[int]]]]:
+    """OptOps, and how often each was followed by each."""
+    seen = doc["coverage"].get("optop", {})
+    names = sorted(k for k in seen if " > " not in k)
+    return names, [(a, [seen.get(f"{a} > {b}", 0) for b in names]) for a in names]

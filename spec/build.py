@@ -61,7 +61,15 @@ def wrap(value: int, dtype: DType) -> int:
 
 def index(value: int) -> UOp:
     """An index constant."""
+    return _INDICES[value] if value.__class__ is int and 0 <= value < len(_INDICES) else _index(value)
+
+
+def _index(value: int) -> UOp:
     return UOp(Op.CONST, (), A.ConstArg(value, dt.index))
+
+
+#: The commonest ones, made once.
+_INDICES = tuple(map(_index, range(65)))
 
 
 def shape_vector(dims: Iterable[Dim]) -> UOp:

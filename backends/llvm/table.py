@@ -210,7 +210,7 @@ def _loaded(image: bytes) -> Native | None:
 def load(store: ObjectCache) -> Native | None:
     """The native module, compiled where the cache does not have it; None where it cannot be."""
     host = binding.host()
-    if sys.implementation.name != "cpython" or "t" in sys.abiflags or sys.platform != "linux":  # t: objects without a lock
+    if sys.platform != "linux" or sys.implementation.name != "cpython" or "t" in sys.abiflags:  # t: objects without a lock
         return None
     text = entry.text(host.triple)
     key = cache.key("entry", host.llvm, host.triple, host.cpu, host.features, text)

@@ -7,9 +7,10 @@ iterations run side by side; what it weighs, in order:
 1. A sum of products of which each operand depends on one of two output loops is computed in tiles: a workgroup has a tile of both
    loops, a lane a tile of registers in it (UPCAST), and the operands of a piece of the reduction go through LOCAL memory, from
    which all lanes of a row or column read them (`shared`).
-2. A reduction whose loads are contiguous, or that has too few outputs to keep the machine busy, is done by the lanes of a
+2. Without a reduction, what is read along another loop than it is written along goes through LOCAL memory, in squares.
+3. A reduction whose loads are contiguous, or that has too few outputs to keep the machine busy, is done by the lanes of a
    workgroup together (GROUP_REDUCE).
-3. Else the loop along which elements follow each other in memory becomes vectors of a lane (UPCAST), then lanes (LOCAL).
+4. Else the loop along which elements follow each other in memory becomes vectors of a lane (UPCAST), then lanes (LOCAL).
 
 A loop that no factor divides is padded, if what is added is little. A kernel whose output loops keep their order stays as it is.
 """
@@ -34,6 +35,8 @@ from uops.spec.scope import closed_by, open_ranges
 TILES = ((8, 16, 4, 4), (8, 8, 4, 4), (4, 8, 4, 4), (4, 4, 2, 2))
 #: Steps of the reduction whose operands are in LOCAL memory at a time, and how many of them are unrolled.
 PIECE, UNROLLED = 16, 4
+#: Sides of a square that is read along one loop and written along another.
+SQUARE = 16
 #: Lanes of a workgroup where nothing else decides; of a reduction.
 LANES, REDUCING = 64, 64
 #: Outputs from which a reduction needs no more lanes.
@@ -64,6 +67,9 @@ def choose(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
         found = _tiled(s, product, machine, uniques)
         if found is not None:
             return found
+    crossed = _crossed(s, f, machine, uniques)
+    if crossed is not None:
+        return crossed
     grouped = _shared_reductions(s, f, machine)
     return grouped if grouped is not s else _lanes(s, f, machine)
 
@@ -155,6 +161,28 @@ def _panels(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
         s = shared(s, load.node, sorted(over, key=lambda r: _by_stride(load, r)), next(uniques))
     at = next(k for k, r in enumerate(s.ranges) if r is steps)
     return in_registers(_then(s, Split(at, UNROLLED, AxisType.UNROLL), machine), next(uniques))
+
+
+def _crossed(s: Schedule, f: _Facts, machine: Machine, uniques: Iterator[int]) -> Schedule | None:
+    """Squares of a Load that runs along another loop than the Store, in LOCAL memory; None where there is no such Load."""
+    lane = next((r for r in s.outputs if f.store is not None and f.store.stride(r) == 1), None)
+    loads = [a for a in f.accesses if a.node.op is Op.LOAD]
+    if lane is None or f.reduces or SQUARE * SQUARE > machine.workgroup or not _is_little(lane, SQUARE):
+        return None
+    for a in loads:
+        along = next((r for r in s.outputs if r is not lane and a.stride(r) == 1), None)
+        fits = SQUARE * SQUARE * a.node.dtype.itemsize <= (machine.local_memory or _LOCAL)
+        if along is None or a.stride(lane) in (0, 1, None) or not fits or not _is_little(along, SQUARE):
+            continue
+        for r in (along, lane):
+            axis = int(r.arg.axis_id)
+            s = _then(s, Padto(_number(s, axis), SQUARE), machine)
+            s = _then(s, Split(_number(s, axis), SQUARE, AxisType.LOCAL), machine)
+        after = _Facts(s)
+        load = next(x for x in after.accesses if x.node.op is Op.LOAD and x.node.src[0].src[0] is a.node.src[0].src[0])
+        over = [r for r in after.needs[load.node] if r.arg.type is AxisType.LOCAL]
+        return shared(s, load.node, sorted(over, key=lambda r: _by_stride(load, r)), next(uniques))
+    return None
 
 
 def _by_stride(load: Access, r: UOp) -> tuple[int, int]:

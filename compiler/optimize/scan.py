@@ -30,6 +30,8 @@ def scanned(s: Schedule, unique: int) -> UOp | None:
         return None
     i = s.outputs[-1]
     order = toposort(s.effect)
+    if not any(u.op is Op.REDUCE for u in order):
+        return None
     needs = open_ranges(order)
     simplify = Rewriter(INDEXING)
     for u in order:

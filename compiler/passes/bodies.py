@@ -46,26 +46,22 @@ def each(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
 
 
 class Kept:
-    """What `change` made of bodies under a key; safe in threads."""
+    """What became of bodies under a key; safe in threads."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.lock = threading.Lock()
         self.found: OrderedDict[tuple[UOp, Hashable], UOp] = OrderedDict()
 
-    def has(self, body: UOp, key: Hashable) -> bool:
-        return (body, key) in self.found
-
-    def get(self, body: UOp, key: Hashable, change: Callable[[UOp], UOp]) -> UOp:
-        """change(body), from memory where it is there."""
+    def get(self, body: UOp, key: Hashable) -> UOp | None:
         with self.lock:
             known = self.found.get((body, key))
             if known is not None:
                 self.found.move_to_end((body, key))
-                return known
-        made = change(body)
+            return known
+
+    def put(self, body: UOp, key: Hashable, made: UOp) -> None:
         with self.lock:
             self.found[body, key] = made
             while len(self.found) > self.limit:
                 self.found.popitem(last=False)
-        return made

@@ -124,7 +124,7 @@ class Choices:
         if self.is_looped(u):
             if not once or (self.is_product(u) and not places[0].kernel.takes_product(places[0])):
                 return True
-        elif len(places) > 1 and self.finishes_sum(u):
+        elif len(places) > 1 and self.finishes_sum(u, any(p.kernel is not places[0].kernel for p in places)):
             return True
         cost, elements = self.work[u], size(u)
         if len(places) > _MOST_PLACES and cost > READ_COST:
@@ -135,17 +135,18 @@ class Choices:
             return False
         return times * cost > elements * (cost + WRITE_COST) + times * READ_COST + KERNEL_COST
 
-    def finishes_sum(self, u: UOp) -> bool:
+    def finishes_sum(self, u: UOp, several: bool) -> bool:
         """Whether `u` is what element-by-element arithmetic makes of a sum that nothing else uses. If `u` is not realised, the sum
-        is, as it must not be computed twice: at the same price, without the arithmetic."""
+        is, as it must not be computed twice: at the same price, without the arithmetic. Where `several` kernels want `u`, that
+        holds of sums that are the same for many elements, too: each would be a kernel, the arithmetic be done in all readers."""
         cone, pending, sums, elements = {u}, [u], list[UOp](), size(u)
         while pending and len(cone) <= _MOST_EPILOGUE:
             for s in pending.pop().src:
-                if s in cone or s.op is Op.CONST or size(s) != elements:
+                if s in cone or s.op is Op.CONST or not (size(s) == elements or (several and size(s) < elements)):
                     continue
                 if not self.is_duplicable(s):
                     sums.append(s)
-                elif s.op in ALU or s.op in BIJECTIVE:
+                elif s.op in ALU or s.op in BIJECTIVE or s.op is Op.EXPAND:
                     pending.append(s)
                 cone.add(s)
         return any(self._leads_to(s, u, cone) for s in sums)

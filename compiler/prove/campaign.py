@@ -43,6 +43,14 @@ class Report:
         return not self.unstable and all(p.status is Status.PROVED for p in self.pages.values())
 
 
+def themes() -> dict[str, tuple[Rule, ...]]:
+    """Everything that is to be proved, by theme: the rewrite rules, and the laws of OptOps."""
+    from uops.compiler.prove import optops
+    from uops.compiler.rules import THEMES
+
+    return {**THEMES, **{f"optops: {name}": laws for name, laws in optops.THEMES.items()}}
+
+
 def campaign(
     rules: Sequence[Rule],
     *,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from uops.compiler.tensor.chains import joined
 from uops.spec import build as B
 from uops.spec.errors import SpecError
 from uops.spec.node import UOp
@@ -79,12 +80,14 @@ def compute(nodes: Sequence[UOp], backend: str | None) -> list[tuple[Any, bool]]
         raise SpecError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
     state = _Capture()
     closed = [state.closed(u) for u in nodes]
-    values = _program(_packed(closed), backend or _backend.get())(state.inputs).values
+    values = _program(_packed(closed, state.fresh), backend or _backend.get())(state.inputs).values
     return [(value, c is u) for value, c, u in zip(values, closed, nodes, strict=True)]
 
 
-def _packed(nodes: Sequence[UOp]) -> UOp:
-    return nodes[0] if len(nodes) == 1 else B.tuple_(*nodes)
+def _packed(nodes: Sequence[UOp], memories: int) -> UOp:
+    """The graph of all nodes; where it fills several memories of its own, assignments to one Tensor share theirs."""
+    graph = nodes[0] if len(nodes) == 1 else B.tuple_(*nodes)
+    return joined(graph) if memories > 1 else graph
 
 
 def _program(graph: UOp, backend: str) -> Program:
@@ -108,7 +111,8 @@ def capture(*values: Any) -> Captured:
     if not values:
         raise SpecError("capture needs at least one Tensor")
     state = _Capture()
-    return Captured(_packed([state.closed(getattr(v, "uop", v)) for v in values]), state.inputs)
+    closed = [state.closed(getattr(v, "uop", v)) for v in values]
+    return Captured(_packed(closed, state.fresh), state.inputs)
 
 
 class _Capture:

@@ -1,5 +1,6 @@
 """Equal kernels have one body, are lowered, rendered and compiled once, and are told apart by all that decides their code."""
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -15,7 +16,7 @@ from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace
 from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
-from uops.spec.errors import SpecError
+from uops.spec.errors import CompileError, SpecError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.verify import verify
@@ -113,6 +114,48 @@ def test_equal_bodies_compute_what_each_of_them_would(pyref: Target) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+class Slow(Counting):
+    """Compiles beside the lowering; `wrong` kernels it refuses."""
+
+    beside = True
+    threads: set[str]
+    wrong: str
+
+    def compile(self, source: str) -> bytes:
+        self.threads.add(threading.current_thread().name)
+        if self.wrong in source:
+            raise CompileError(f"the compiler refuses {self.wrong}")
+        return super().compile(source)
+
+
+def slow(target: Target, key: str, wrong: str = "no such text") -> Slow:
+    found = Slow(target, key, Machine(cores=2))
+    found.wrong, found.threads = wrong, set()
+    return found
+
+
+def test_compiling_beside_the_lowering_gives_the_same_program(pyref: Target) -> None:
+    target = slow(pyref, "beside")
+    config = Config(verify=False, reuse=False)
+    assert lower(layers(3), target, config=config) is stages(layers(3), target, config)["render"]
+    assert target.threads == {"uops-compile", threading.main_thread().name}  # the second in stages
+    assert not any(t.name == "uops-compile" for t in threading.enumerate())
+
+
+def test_what_a_compiler_raises_beside_the_lowering_is_raised(pyref: Target) -> None:
+    with pytest.raises(CompileError, match="refuses mul"):
+        lower(layers(3), slow(pyref, "refusing", "mul"), config=PLAIN)
+    assert not any(t.name == "uops-compile" for t in threading.enumerate())
+
+
+def test_a_kernel_that_failed_is_not_kept(pyref: Target) -> None:
+    target = slow(pyref, "mended", "mul")
+    with pytest.raises(CompileError):
+        lower(layers(2), target, config=PLAIN)
+    target.wrong = "no such text"
+    assert lower(layers(2), target, config=PLAIN) is lower(layers(2), pyref, config=PLAIN)
+
+
 # canonical
 
 
@@ -158,18 +201,15 @@ def test_each_changes_a_body_once() -> None:
 
 
 def test_kept_bodies_are_bounded_and_the_least_recently_used_goes_first() -> None:
-    kept, made = Kept(2), list[UOp]()
-
-    def change(u: UOp) -> UOp:
-        made.append(u)
-        return b.neg(u)
-
+    kept = Kept(2)
     one, two, three = (b.const(k) for k in range(3))
-    for u in (one, two, one, three, one, two):
-        assert kept.get(u, "key", change) is b.neg(u)
-    assert made == [one, two, three, two]
-    assert kept.get(two, "other", change) is b.neg(two) and len(kept.found) == 2
-    assert made == [one, two, three, two, two]
+    for u in (one, two):
+        assert kept.get(u, "key") is None
+        kept.put(u, "key", b.neg(u))
+    assert kept.get(one, "key") is b.neg(one)
+    kept.put(three, "key", b.neg(three))
+    assert kept.get(two, "key") is None
+    assert kept.get(one, "key") is b.neg(one) and kept.get(one, "other") is None
 
 
 # R130: memory inside of a body

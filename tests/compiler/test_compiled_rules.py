@@ -160,7 +160,7 @@ def test_forms_that_no_rule_of_ours_has_are_compiled_too() -> None:
 
 def test_rules_are_compiled_once() -> None:
     assert steps(VALUES) is steps(VALUES)
-    assert Rewriter(VALUES).steps is Rewriter(list(VALUES)).steps
+    assert Rewriter(list(VALUES)).steps is Rewriter(list(VALUES)).steps
 
 
 # Rewriting as a whole

@@ -295,3 +295,10 @@ def test_kernels_that_differ_in_their_memory_only_have_one_body() -> None:
         x = b.contiguous(b.exp2(b.add(x, p(k, 8, 8))))
     found = kernels(x)
     assert (len(found), len(set(found))) == (5, 1)
+
+
+def test_a_norm_that_two_kernels_want_is_one_kernel() -> None:
+    """Not one for its mean, one for its variance, and the arithmetic in both readers."""
+    x = made(0, 4, 8).layernorm()
+    out = x + (x @ made(1, 8, 4)) @ made(2, 4, 8)
+    assert len(kernels(capture(out).graph)) == 3

@@ -81,3 +81,7 @@ def test_settings_are_read_from_an_environment() -> None:
     assert Config.read({"UOPS_VERIFY": "1", "UOPS_REUSE": "0"}) == Config(verify=True, reuse=False)
     with pytest.raises(SpecError, match="UOPS_VERIFY is 0 or 1, got 'yes'"):
         Config.read({"UOPS_VERIFY": "yes"})
+    searching = {"UOPS_FORCED": "0", "UOPS_BEAM": "3", "UOPS_BEAM_SECONDS": "20"}
+    assert Config.read(searching) == Config(forced=0, beam=3, beam_seconds=20)
+    with pytest.raises(SpecError, match="UOPS_BEAM is a number, got '-1'"):
+        Config.read({"UOPS_BEAM": "-1"})

@@ -33,7 +33,7 @@ _LISTED = 20
 def prove(
     ctx: click.Context, globs: tuple[str, ...], jobs: int, cold: bool, seeds: int, path: str | None, write: bool, as_json: bool
 ) -> None:
-    """Prove every rewrite rule for all dtypes that it takes.
+    """Prove every rewrite rule for all dtypes that it takes, and the OptOps for all sizes.
 
     What the ledger holds under the same queries is not asked again. Exit status 1 unless every rule is proved.
     """
@@ -56,11 +56,11 @@ def prove(
 
 
 def _chosen(globs: tuple[str, ...]) -> list[Rule]:
-    from uops.compiler.rules import THEMES
+    from uops.compiler.prove.campaign import themes
 
     found = [
         rule
-        for theme, rules in THEMES.items()
+        for theme, rules in themes().items()
         for rule in rules
         if not globs or any(fnmatch.fnmatchcase(name, g) for g in globs for name in (rule.name, theme))
     ]
@@ -148,9 +148,9 @@ def _print(report: Report, replayed: dict[str, str]) -> None:
 
 
 def _by_theme(report: Report) -> dict[str, list[Page]]:
-    from uops.compiler.rules import THEMES
+    from uops.compiler.prove.campaign import themes
 
-    theme_of = {rule.name: theme for theme, rules in THEMES.items() for rule in rules}
+    theme_of = {rule.name: theme for theme, rules in themes().items() for rule in rules}
     found: dict[str, list[Page]] = {}
     for p in report.pages.values():
         found.setdefault(theme_of.get(p.rule, "lemmas"), []).append(p)

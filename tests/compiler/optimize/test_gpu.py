@@ -12,6 +12,7 @@ from scheduled_programs import PROGRAMS, inputs, matmul, p, softmax
 from uops.compiler.optimize.gpu import choose
 from uops.compiler.optimize.group import grouped
 from uops.compiler.optimize.schedule import Schedule, apply, begin, sink, typed
+from uops.compiler.optimize.shared import shared
 from uops.compiler.passes.callify import callify, outputs
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
@@ -256,6 +257,40 @@ def test_a_product_is_tiled_and_its_operands_are_shared() -> None:
     spaces = [u.arg.addrspace for u in toposort(s.effect) if u.op is Op.BUFFER]
     assert sorted(a.name for a in spaces) == ["LOCAL", "LOCAL", "REG"] and number(Op.BARRIER, s) == 4
     agrees(graph, launched(graph, s), schedule=None)
+
+
+@pytest.mark.parametrize("shape", [(30, 13), (32, 16)])
+def test_what_is_read_across_goes_through_local_memory_in_squares(shape: tuple[int, int]) -> None:
+    graph = b.add(b.permute(p(0, *shape), (1, 0)), 1.0)
+    s = choose(first(graph), MACHINE, count(100))
+    assert sizes(s) == [256] and number(Op.BARRIER, s) == 1
+    agrees(graph, launched(graph, s))
+
+
+@pytest.mark.parametrize(("lanes", "piece"), [(4, 5), (4, 2), (3, 5), (6, 1)])
+def test_lanes_fill_a_panel_whether_they_divide_it_or_not(lanes: int, piece: int) -> None:
+    graph = b.reduce(b.mul(p(0, 12, 10), 1.0), Op.ADD, (1,))
+    s = apply(parallel(first(graph)), Split(0, lanes, L), MACHINE)
+    s = apply(s, Split(reduced(s, 10), piece, R), MACHINE)
+    u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE)
+    load = next(x for x in toposort(u) if x.op is Op.LOAD)
+    s = shared(s, load, [next(r for r in s.outputs if r.arg.type is L), u.src[-1]], 100)
+    assert sizes(s) == [lanes * piece] and number(Op.BARRIER, s) == 2
+    for seed in range(2):
+        agrees(graph, launched(graph, s), schedule=seed)
+
+
+def test_a_panel_with_more_lanes_than_elements() -> None:
+    """Lanes of columns do not read the panel and help to fill it: 8 lanes, 4 elements of a row."""
+    graph = b.mul(b.reduce(p(0, 4, 6), Op.ADD, (1,)), p(1, 4, 3))
+    s = parallel(first(graph))
+    if len(s.outputs) == 2:
+        s = apply(apply(s, Split(0, 2, L), MACHINE), Split(1, 3, L), MACHINE)
+        u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE)
+        load = next(x for x in toposort(u) if x.op is Op.LOAD)
+        s = shared(s, load, [next(r for r in s.outputs if r.arg.type is L)], 100)
+        assert sizes(s) == [2]
+        agrees(graph, launched(graph, s))
 
 
 def test_a_long_row_is_summed_by_lanes_and_a_short_one_is_not() -> None:

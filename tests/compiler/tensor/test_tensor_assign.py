@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from uops import Op, SpecError, Tensor
+from uops.compiler.tensor.realize import capture
 from uops.spec.node import toposort
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
@@ -210,3 +211,55 @@ def test_a_view_of_everything_writes_through_and_a_copy_does_not() -> None:
     t[:].assign(1)
     t.cast("float32").assign(2)
     assert t.tolist() == np.ones_like(X).tolist()
+
+
+def buffers(t: Tensor) -> int:
+    return sum(u.op is Op.BUFFER for u in toposort(capture(t).graph))
+
+
+def test_assignments_in_a_row_share_one_copy(agree: Any) -> None:
+    t, want = Tensor(X), X.copy()
+    for k in range(4):
+        t[k % 2, k % 3] = t[(k + 1) % 2, k % 3] + k
+        want[k % 2, k % 3] = want[(k + 1) % 2, k % 3] + k
+    assert buffers(t) == 1
+    agree(t, want, 0)
+
+
+def test_a_version_that_is_read_later_keeps_its_memory(agree: Any) -> None:
+    t = Tensor(X)
+    t[0] = 5
+    between = t * 2
+    t[1] = 6
+    both = t + between
+    assert buffers(both) == 2
+    want = X.copy()
+    want[0] = 5
+    middle = want * 2
+    want[1] = 6
+    agree([both, t], [want + middle, want], 0)
+
+
+def test_a_version_that_is_a_result_keeps_its_memory(agree: Any) -> None:
+    t = Tensor(X)
+    t[0] = 5
+    first = Tensor.of(t.uop)
+    t[0, 1] = 6
+    want = X.copy()
+    want[0] = 5
+    last = want.copy()
+    last[0, 1] = 6
+    agree([t, first], [last, want], 0)
+
+
+def test_assigned_values_read_what_the_shared_memory_held_before(agree: Any) -> None:
+    """Reversed rows, then a shift of all: overlapping reads and writes of the one copy."""
+    t, want = Tensor(X), X.copy()
+    t[0] = t[0].flip(0, 1)
+    want[0] = want[0][::-1, ::-1]
+    t[:, 1:] = t[:, :-1] + t[:, 1:].sum()
+    want[:, 1:] = want[:, :-1].copy() + want[:, 1:].sum()
+    t[1, :, ::2] = t[0, :, 1::2] * t.max()
+    want[1, :, ::2] = want[0, :, 1::2] * want.max()
+    assert buffers(t) == 1
+    agree(t, want, 1e-5)
