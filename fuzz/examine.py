@@ -92,10 +92,12 @@ class Triaged(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Findings of one key are one: the oracle, the first bad pass and the rule, or else what was wrong and on which ops."""
+        """Findings of one key are one: the oracle, the first bad pass and the rule; else what was raised and where; else what the
+        program is made of."""
         if self.place is not None:
             return self.oracle, self.place.pass_, self.place.rule or self.place.step or ""
-        return self.oracle, self.fault.kind, signature(self.fault), *self.made_of
+        raised_at = signature(self.fault)
+        return self.oracle, self.fault.kind, raised_at, *(() if raised_at else self.made_of)
 
     def like(self, other: Triaged) -> bool:
         """Whether a smaller program shows the same: the oracle, and the same first bad pass or the same kind of fault."""

@@ -8,6 +8,7 @@ ops, forward, to values whose extents are variables (R48).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,8 +67,8 @@ class _Program:
         """A value that was read now, and may be used at any later time."""
         x = self.draw.choice(self.memories)
         ref = self.view(x)
-        form = self.draw.choice((b.load, b.contiguous, lambda u: self._with(u)))
-        self._keep(x, form(ref))
+        forms: list[Callable[[UOp], UOp]] = [b.load, b.contiguous, self._with]
+        self._keep(x, self.draw.choice(forms)(ref))
 
     def _keep(self, x: _Memory, value: UOp) -> None:
         x.reads.append(value)
@@ -143,7 +144,7 @@ class _Symbolic:
             lo, hi = draw.integer(1, 2), draw.integer(3, 12)
             self.variables.append(b.variable(name, lo, hi))
             self.inputs[name] = draw.integer(lo, hi)
-        self.value = self.param([self.draw.choice(self.dims()) for _ in range(draw.integer(1, 2))])
+        self.value = self.param([self.variables[0], *(self.draw.choice(self.dims()) for _ in range(draw.integer(0, 1)))])
 
     def dims(self) -> list[Dim]:
         return [*self.variables, *self.variables, 2, 3, 4]

@@ -92,11 +92,31 @@ def cuts(s: Sample) -> Iterator[Sample]:
 
 
 def splices(s: Sample) -> Iterator[Sample]:
-    """A source in place of a node of the same dtype and shape."""
-    for u in reversed(values(s.graph)):
-        for x in dict.fromkeys(u.src):
-            if x.dtype is u.dtype and x.shape == u.shape:
-                yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
+    """A source in place of a node of the same dtype and as many elements; first where the shapes are the same, too."""
+    pairs = [(u, x) for u in reversed(values(s.graph)) for x in dict.fromkeys(u.src) if x.dtype is u.dtype]
+    for u, x in sorted(pairs, key=lambda p: p[1].shape != p[0].shape):
+        if x.shape == u.shape or _elements(x) == _elements(u):
+            yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
+
+
+def _elements(u: UOp) -> int | None:
+    return math.prod(u.shape) if all(isinstance(n, int) for n in u.shape) else None
+
+
+def shared(s: Sample) -> Iterator[Sample]:
+    """A value that is there anyway in place of another one of the same dtype and shape."""
+    order = [u for u in toposort(s.graph) if u.dtype not in (dt.void, dt.index)]
+    for k, u in reversed(list(enumerate(order))):
+        if u.op is not Op.CONST and u is not s.graph:
+            same = [x for x in order[:k] if x.dtype is u.dtype and x.shape == u.shape and x is not u]
+            yield from (_with(s, substitute(s.graph, {u: x})) for x in same[:4])
+
+
+def shorter_tuples(s: Sample) -> Iterator[Sample]:
+    """The Tuple of a Function with its first element alone."""
+    for u in toposort(s.graph):
+        if u.op is Op.TUPLE and len(u.src) > 1 and u is not s.graph:
+            yield _with(s, substitute(s.graph, {u: u.replace(src=u.src[:1])}))
 
 
 def buffers(s: Sample) -> Iterator[Sample]:
@@ -125,21 +145,22 @@ def extents(s: Sample) -> Iterator[Sample]:
     found = sorted({n for u in toposort(s.graph) for n in u.shape if isinstance(n, int) and n > 1}, reverse=True)
     for n in found:
         for m in sorted({1, 2, n // 2, n - 1} & set(range(1, n))):
-            smaller = _tried(s, n, m)
-            if smaller is not None:
-                yield smaller
+            yield from _tried(s, n, m)
 
 
-def _tried(s: Sample, n: int, m: int) -> Sample | None:
-    """None where the shapes do not fit together any more."""
+def _tried(s: Sample, n: int, m: int) -> Iterator[Sample]:
+    """With the first elements, then with the last; nothing where the shapes do not fit together any more."""
     try:
-        return resized(s, n, m)
+        yield resized(s, n, m)
+        yield resized(s, n, m, last=True)
     except Exception:
-        return None
+        return
 
 
-def resized(s: Sample, n: int, m: int) -> Sample:
-    """Every extent n becomes m; inputs keep their first elements. Raises whatever building raises where that does not fit."""
+def resized(s: Sample, n: int, m: int, last: bool = False) -> Sample:
+    """Every extent n becomes m; inputs keep their first elements, or their last ones. Raises whatever building raises where that
+    does not fit."""
+    part = slice(n - m, n) if last else slice(m)
     order = toposort(s.graph)
     needed = {u.src[0]: u for u in order if u.op is Op.RESHAPE and u.src[0].op is Op.BUFFER}
     done: dict[UOp, UOp] = {}
@@ -147,20 +168,21 @@ def resized(s: Sample, n: int, m: int) -> Sample:
     for u in order:
         src = tuple(done[x] for x in u.src)
         if u.op is Op.BUFFER:
-            done[u] = _smaller_buffer(u, needed.get(u), inputs, n, m)
+            done[u] = _smaller_buffer(u, needed.get(u), inputs, n, part)
         elif u.op in _SHAPED:
             done[u] = _smaller_view(u, src, n, m)
         else:
             done[u] = u.replace(src=src)
         if u.op is Op.PARAM and f"p{u.arg.slot}" in inputs and u.arg.name is None:
-            inputs[f"p{u.arg.slot}"] = _first(inputs[f"p{u.arg.slot}"], n, m)
+            inputs[f"p{u.arg.slot}"] = _kept(inputs[f"p{u.arg.slot}"], n, part)
     return _with(s, done[s.graph], inputs)
 
 
-def _smaller_buffer(u: UOp, view: UOp | None, inputs: dict[str, Any], n: int, m: int) -> UOp:
+def _smaller_buffer(u: UOp, view: UOp | None, inputs: dict[str, Any], n: int, part: slice) -> UOp:
     key, shape = f"b{u.arg.unique}", view.shape if view is not None else u.shape
     if key in inputs:
-        inputs[key] = _first(np.asarray(inputs[key]).reshape(shape), n, m).reshape(-1)
+        inputs[key] = _kept(np.asarray(inputs[key]).reshape(shape), n, part).reshape(-1)
+    m = len(range(n)[part])
     return b.buffer(math.prod(_less(k, n, m) for k in shape), u.dtype, unique=u.arg.unique)
 
 
@@ -182,8 +204,8 @@ def _less(k: int, n: int, m: int) -> int:
     return m if k == n else k
 
 
-def _first(a: Any, n: int, m: int) -> Any:
-    return np.ascontiguousarray(np.asarray(a)[tuple(slice(m) if k == n else slice(None) for k in np.shape(a))])
+def _kept(a: Any, n: int, part: slice) -> Any:
+    return np.ascontiguousarray(np.asarray(a)[tuple(part if k == n else slice(None) for k in np.shape(a))])
 
 
 # ------------------------------------------------------------------------------------------------------------ values, dtypes
@@ -272,5 +294,6 @@ def fewer_opts(s: Sample) -> Iterator[Sample]:
 
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
-    roots, fewer_outputs, inlined, cuts, splices, buffers, fewer_opts, extents, simpler_dtypes, constants, simpler_values,
+    roots, fewer_outputs, inlined, cuts, splices, shorter_tuples, shared, buffers, fewer_opts, extents, simpler_dtypes, constants,
+    simpler_values,
 )  # fmt: skip

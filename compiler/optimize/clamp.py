@@ -2,7 +2,7 @@
 
 Padto gates every Load of an added iteration (R92), which costs a test per element where the loop is no lane of vectors. An output
 loop needs that only of its Store: `clamped` lets the added iterations read the elements of the last real one, so that all addresses
-are inside and what is computed of them is dropped. Spec: Kernel Optimizations (OptOps), Padto; R52, R92.
+are inside and what is computed of them is dropped. Spec: Kernel Optimizations (OptOps), Padto; R52, R92, R145.
 """
 
 from __future__ import annotations

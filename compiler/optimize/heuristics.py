@@ -43,10 +43,12 @@ COLUMN_VECTORS = 16
 KEPT_WORK = 14
 _MOST_KEPT = 3
 #: Rows of a product for which its columns, where no cache holds them, are read once in order.
-FEW_ROWS = 8
+FEW_ROWS = 16
 #: Rows from which columns are swept, and how many rows are added to a tile of columns together.
 SWEPT_ROWS = 16
 ROWS_TOGETHER = 8
+#: The same, times the rows of a product that are done beside each other.
+ROWS_BESIDE = 32
 #: Iterations of a loop from which its lanes are worth a square of shuffles.
 CROSSED = 4
 
@@ -150,7 +152,8 @@ def _swept(s: Schedule, f: Facts, lane: UOp, beside: UOp | None, lanes: int, mac
         u = _column_sum(s, columns)
         if u is None:
             break
-        together = divisor(extent(closed_by(u)[-1]), ROWS_TOGETHER)
+        most = min(ROWS_TOGETHER, max(1, ROWS_BESIDE // extent(beside))) if beside is not None else ROWS_TOGETHER
+        together = divisor(extent(closed_by(u)[-1]), most)
         if together > 1:
             s = apply(s, Split(number_of(s, closed_by(u)[-1]), together, AxisType.UNROLL))
         u = _column_sum(s, columns) or u

@@ -52,7 +52,7 @@ def staged_in_output(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]]) -
     """The schedule with the values of `uses` read from the memory that the kernel writes: a row of it holds them until its elements
     are stored. None where that memory is read otherwise, has other rows, or is written before the last use.
 
-    Each use has one loop, of the extent of the innermost output loop. Memory that is written anyway costs nothing to fill.
+    Each use has one loop, of the extent of the innermost output loop. Memory that is written anyway costs nothing to fill (R146).
     """
     value, (loop,) = uses[0]
     store, (*outer, lane) = s.effect, s.outputs

@@ -153,7 +153,8 @@ def theories(a: Assignment) -> tuple[Theory, ...]:
     ops, found = _ops(*sides), _dtypes(*sides)
     if dt.index not in found:
         if ops & _DIVISIONS and found <= {dt.bool_, *dt.INTS} and any(map(_divides, sides)):
-            return (_BITS_DIVIDED, _DIVIDED)
+            narrow = all(d.bits <= 8 for d in found)
+            return (_BITS_DIVIDED, _DIVIDED) if narrow else (_DIVIDED, _BITS_DIVIDED)
         return (_NUMBERS, _BITS) if ops == {Op.CAST} and _source(a) is not dt.bool_ else (_BITS,)
     if ops <= _CASTS:
         concrete = (_BITS,) if _source(a) is not dt.index else ()

@@ -156,7 +156,12 @@ def command(report: Path, cases: int) -> list[str]:
 def started(report: Path, cases: int) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((SRC, HERE))}
     return subprocess.Popen(
-        command(report, cases), cwd=HERE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command(report, cases),
+        cwd=HERE,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
 
 

@@ -67,7 +67,9 @@ def _setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) 
     from uops.fuzz.kinds import KINDS, known
     from uops.fuzz.oracles import ORACLES, named
 
-    backend(name)  # an unknown name is best reported here
+    for n in filter(None, (name, against)):
+        if ":" not in n:
+            backend(n)  # an unknown name is best reported here; a module's is looked for where workers look
     wanted = tuple(KINDS) if kinds == "all" else tuple(k.name for k in known(_words(kinds)))
     judges = tuple(ORACLES) if oracles == "all" else tuple(o.name for o in named(_words(oracles)))
     return Setup(worker_name(name), seed, wanted, judges, against and worker_name(against), path=(os.getcwd(),))

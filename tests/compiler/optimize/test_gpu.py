@@ -192,12 +192,11 @@ def test_lanes_that_do_not_share_a_reduction_leave_it_to_the_first() -> None:
     x, y = p(0, 3, 24), p(1, 3, 8)
     graph = b.mul(b.reduce(x, Op.MAX, (1,)), y)
     s = parallel(first(graph))
-    if len(s.outputs) == 2:
-        reduce = next(k for k, a in enumerate(s.axes) if a.type is R)
-        s = apply(apply(s, Split(reduce, 4, G), MACHINE), Split(1, 4, L), MACHINE)
-        s = grouped(s, MACHINE, count(100))
-        assert sizes(s) == [4]
-        agrees(graph, launched(graph, s))
+    reduce = next(k for k, a in enumerate(s.axes) if a.type is R)
+    s = apply(apply(s, Split(reduce, 4, G), MACHINE), Split(1, 4, L), MACHINE)
+    s = grouped(s, MACHINE, count(100))
+    assert sizes(s) == [4]
+    agrees(graph, launched(graph, s))
 
 
 def test_padding_and_unrolling_of_a_group_reduction() -> None:
@@ -209,14 +208,12 @@ def test_padding_and_unrolling_of_a_group_reduction() -> None:
 def test_a_reduction_in_a_loop_waits_before_it_writes_again() -> None:
     """Sums of rows, and of those the maximum: the outer loop runs the inner reduction again and again."""
     graph = b.reduce(b.mul(b.reduce(p(0, 2, 6, 16), Op.ADD, (2,)), 1.0), Op.MAX, (1,))
-    launch = rangeify(callify(graph))
-    if len(launch.src) == 1:
-        s = parallel(first(graph))
-        k = next(k for k, a in enumerate(s.axes) if a.extent == 16)
-        s = grouped(apply(s, Split(k, 8, G), MACHINE), MACHINE, count(100))
-        assert number(Op.BARRIER, s) == 5
-        for seed in range(3):
-            agrees(graph, launched(graph, s), schedule=seed)
+    s = parallel(first(graph))
+    k = next(k for k, a in enumerate(s.axes) if a.extent == 16)
+    s = grouped(apply(s, Split(k, 8, G), MACHINE), MACHINE, count(100))
+    assert number(Op.BARRIER, s) == 5
+    for seed in range(3):
+        agrees(graph, launched(graph, s), schedule=seed)
 
 
 def test_where_lanes_cannot_meet_a_group_reduction_is_a_loop() -> None:
@@ -284,13 +281,12 @@ def test_a_panel_with_more_lanes_than_elements() -> None:
     """Lanes of columns do not read the panel and help to fill it: 8 lanes, 4 elements of a row."""
     graph = b.mul(b.reduce(p(0, 4, 6), Op.ADD, (1,)), p(1, 4, 3))
     s = parallel(first(graph))
-    if len(s.outputs) == 2:
-        s = apply(apply(s, Split(0, 2, L), MACHINE), Split(1, 3, L), MACHINE)
-        u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE)
-        load = next(x for x in toposort(u) if x.op is Op.LOAD)
-        s = shared(s, load, [next(r for r in s.outputs if r.arg.type is L)], 100)
-        assert sizes(s) == [2]
-        agrees(graph, launched(graph, s))
+    s = apply(apply(s, Split(0, 2, L), MACHINE), Split(1, 3, L), MACHINE)
+    u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE)
+    load = next(x for x in toposort(u) if x.op is Op.LOAD)
+    s = shared(s, load, [next(r for r in s.outputs if r.arg.type is L)], 100)
+    assert sizes(s) == [2]
+    agrees(graph, launched(graph, s))
 
 
 def test_a_long_row_is_summed_by_lanes_and_a_short_one_is_not() -> None:

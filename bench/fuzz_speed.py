@@ -1,0 +1,147 @@
+"""What a case of a campaign costs: cases per second and core, and where the time goes.
+
+    python bench/fuzz_speed.py [--backend NAME] [--cases N] [--largest NODES] [--seed S] [--json FILE]
+
+All figures are processor time of one process, in the code that campaigns run, on cases of the kind `tensor` of at most `--largest`
+nodes; `all sizes` is on cases as they come. `differential` generates a case, takes the interpreter's allowed sets, compiles at the
+fast tier between guard pages, runs and judges; `everything` asks every oracle as often as a campaign does. The parts are measured
+apart, on the same programs, each in all of them at once. A call of np.add on one element, taken in the same run, says how fast the
+machine was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+clock = time.process_time
+#: Cases a second that are asked for.
+BARS = {"differential": 200.0, "everything": 40.0}
+DIFFERENTIAL = ("reference", "allowed")
+
+
+def mean(work: Callable[[Any], object], over: Iterable[Any]) -> float:
+    """Seconds each."""
+    every = list(over)
+    gc.collect()
+    start = clock()
+    for x in every:
+        work(x)
+    return (clock() - start) / len(every)
+
+
+def add_call() -> float:
+    """Seconds of a call of np.add, the least of some rounds."""
+    x, n = np.ones(1), 20_000
+    rounds = []
+    for _ in range(7):
+        start = clock()
+        for _ in range(n):
+            np.add(x, x)
+        rounds.append((clock() - start) / n)
+    return min(rounds)
+
+
+def chosen(seed: int, count: int, largest: int | None) -> list[int]:
+    """The first cases of the kind `tensor` that are small enough."""
+    from uops.fuzz import kinds
+    from uops.fuzz.reproducer import size
+
+    found: list[int] = []
+    k = 0
+    while len(found) < count:
+        if largest is None or size(kinds.sample(seed, k)) <= largest:
+            found.append(k)
+        k += 1
+    return found
+
+
+def rates(backend: str, seed: int, cases: list[int]) -> dict[str, float]:
+    """Cases a second."""
+    from uops.fuzz import oracles
+    from uops.fuzz.examine import Bench, Setup
+
+    found = {}
+    for name, judges in (("differential", DIFFERENTIAL), ("everything", oracles.DEFAULT)):
+        bench = Bench(Setup(backend, seed, oracles=judges))
+        for k in cases[:20]:
+            bench.case(k)
+        found[name] = 1 / mean(bench.case, cases)
+    return found
+
+
+def parts(backend: str, seed: int, cases: list[int]) -> dict[str, float]:
+    """Milliseconds a case of each part of the differential oracle."""
+    from uops.compiler import pipeline
+    from uops.fuzz import kinds
+    from uops.fuzz.native import run_program
+    from uops.fuzz.oracles import Context
+    from uops.fuzz.schedules import lowered
+    from uops.fuzz.stages import Judge
+    from uops.fuzz.subject import Subject
+
+    subject = Subject(backend)
+    target = subject.target
+    if target is None:
+        return {}
+    samples = [kinds.sample(seed, k) for k in cases]
+    contexts = [Context(s, subject) for s in samples]
+    found = {"generate": mean(lambda k: kinds.sample(seed, k), cases), "allowed sets": mean(lambda c: c.expected.strict, contexts)}
+    names = [p.name for p in pipeline.PIPELINE]
+    programs: dict[Any, Any] = {}
+    before = 0.0
+    for name in names[: names.index("plan") + 1]:  # each includes those before it
+        upto = mean(lambda s, name=name: programs.__setitem__(s.graph, lowered(s.graph, target, pipeline.PIPELINE, name)), samples)
+        found[name], before = upto - before, upto
+    sources: list[str] = []
+    linears = [{c.src[0] for c in programs[s.graph].src} for s in samples]
+    found["render"] = mean(lambda kernels: sources.extend(target.render(k) for k in kernels), linears)
+    scale = len(sources) / len(samples)
+    binaries: list[bytes] = []
+    found["machine code"] = mean(lambda s: binaries.append(target.compile(s)), sources) * scale
+    found["link"] = mean(target.load, binaries) * scale
+    whole = [lowered(s.graph, target, pipeline.PIPELINE) for s in samples]
+    judges = [Judge(s.graph, s.inputs, expected=c.expected) for s, c in zip(samples, contexts, strict=True)]
+    run = mean(lambda pair: pair[1].read(run_program(pair[0], target, pair[1].given)), list(zip(whole, judges, strict=True)))
+    found["run"] = max(0.0, run - found["link"])
+    return {name: 1000 * s for name, s in found.items()} | {"kernels": scale}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--backend", default="llvm")
+    parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--largest", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", type=Path)
+    a = parser.parse_args()
+    os.environ["UOPS_CACHE"] = "0"  # every case is compiled
+    add = add_call()
+    small, every = chosen(a.seed, a.cases, a.largest), chosen(a.seed, a.cases, None)
+    found: dict[str, Any] = {"add_ns": add * 1e9, "small": rates(a.backend, a.seed, small)}
+    found["all sizes"] = rates(a.backend, a.seed, every)
+    found["parts"] = parts(a.backend, a.seed, small)
+    for name, rate in found["small"].items():
+        calls = f"{1 / rate / add:,.0f} np.add a case"
+        print(f"{name:14} {rate:7.1f} cases/s of at most {a.largest} nodes (bar {BARS[name]:.0f}), {calls}")
+    for name, rate in found["all sizes"].items():
+        print(f"{name:14} {rate:7.1f} cases/s of all sizes")
+    print(f"np.add         {add * 1e9:7.0f} ns a call")
+    for name, ms in found["parts"].items():
+        print(f"  {name:14} {ms:7.2f} {'a case' if name == 'kernels' else 'ms'}")
+    if a.json:
+        a.json.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    sys.exit(0 if all(rate >= BARS[name] for name, rate in found["small"].items()) else 1)
+
+
+if __name__ == "__main__":
+    main()

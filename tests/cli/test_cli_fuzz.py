@@ -1,0 +1,76 @@
+"""`uops fuzz`: what it says and how it ends; campaigns themselves are tested in tests/fuzz."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from uops.fuzz.kinds import KINDS
+from uops.fuzz.oracles import ORACLES
+
+PLANTED = """
+from uops.backends.conformance.controls import Interp
+from uops.interp import run
+from uops.spec.node import toposort
+from uops.spec.ops import Op
+
+class NoMax(Interp):
+    def run(self, graph, inputs):
+        if any(u.op is Op.MAX for u in toposort(graph)):
+            raise ValueError("no Max")
+        return run(graph, inputs)
+"""
+
+
+def test_a_campaign_without_findings_ends_with_0(uops: Any, tmp_path: Path) -> None:
+    done = uops("fuzz", "--backend", "interp", "-n", "40", "-j", "1")
+    assert done.exit_code == 0
+    assert "40 cases" in done.output
+    assert "nothing was found" in done.output
+    assert {"report.json", "index.html", "journal.jsonl"} <= {p.name for p in (tmp_path / "fuzz-report").iterdir()}
+
+
+def test_findings_end_with_1_and_their_files_can_be_asked_again(uops: Any, tmp_path: Path) -> None:
+    (tmp_path / "nomax.py").write_text(PLANTED)
+    done = uops("fuzz", "--backend", "nomax:NoMax", "-n", "64", "-j", "1", "--report", "out", "--json")
+    assert done.exit_code == 1
+    found = json.loads(done.output)
+    assert [f["fault"]["kind"] for f in found["findings"]] == ["valueerror"]
+    file = f"out/findings/{found['findings'][0]['file']}"
+    again = uops("fuzz", file)
+    assert again.exit_code == 1
+    assert "allowed: valueerror: no Max" in again.output
+    assert uops("fuzz", file, "--backend", "interp").exit_code == 0
+    ran = uops("run", file, "--json")
+    assert ran.exit_code == 0
+    assert json.loads(ran.output)["seed"] is None
+
+
+def test_the_same_command_goes_on_and_another_one_is_refused(uops: Any) -> None:
+    first = uops("fuzz", "--backend", "interp", "-n", "32", "-j", "1", "--json")
+    more = uops("fuzz", "--backend", "interp", "-n", "64", "-j", "1", "--json")
+    assert (json.loads(first.output)["cases"], json.loads(more.output)["cases"]) == (32, 64)
+    assert json.loads(more.output)["time"]["cases"] == 32
+    other = uops("fuzz", "--backend", "interp", "-n", "64", "-j", "1", "--seed", "1")
+    assert other.exit_code == 2
+    assert "is of another campaign" in other.output
+
+
+def test_wrong_questions_are_said_so(uops: Any) -> None:
+    for arguments, says in (
+        ((), "say who is tested"),
+        (("--backend", "nobody"), "no backend is called 'nobody'"),
+        (("--backend", "interp", "--kinds", "tensors"), "no kind is called 'tensors'"),
+        (("--backend", "interp", "--oracles", "me"), "no oracle is called 'me'"),
+    ):
+        done = uops("fuzz", *arguments)
+        assert done.exit_code == 2
+        assert says in done.output
+
+
+def test_kinds_and_oracles_are_listed(uops: Any) -> None:
+    done = uops("fuzz", "--list")
+    assert done.exit_code == 0
+    assert all(name in done.output for name in (*KINDS, *ORACLES))
+    assert json.loads(uops("fuzz", "--list", "--json").output).keys() == {"kinds", "oracles"}

@@ -1,0 +1,77 @@
+"""The report of a campaign: what it counts, and a page that shows all of it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from uops.backends.cache import ObjectCache
+from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.target import LlvmTarget
+from uops.fuzz import coverage, kinds
+from uops.fuzz.campaign import Found, Summary
+from uops.fuzz.examine import Place, Setup, Triaged
+from uops.fuzz.report import document, grouped, sets, write
+from uops.fuzz.stages import Fault
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.ops import Op
+
+
+def summary() -> Summary:
+    triaged = Triaged("allowed", Fault("value", "output 0 <b>&"), Place("select", "select", None, "planted", None), ("add:f32",))
+    counts = Counter({
+        "cases": 64, "kind:tensor": 64, "row:Elementwise/Add|float32": 7, "rule:add-zero fired": 2, "optop:padto": 3,
+        "optop:swap": 1, "optop:padto > swap": 1, "oracle:allowed": 64, "set:exact": 90, "set:any": 10, "width:0": 10,
+        "width:4": 30,
+    })  # fmt: skip
+    found = [Found(triaged.key, 5, triaged, 3, 2, "5-allowed-select-planted.uops")]
+    return Summary(Setup("planted"), "planted 1", 64, counts, Counter({"allowed value": 3}), found, [9], 10.0)
+
+
+def test_the_document_is_canonical_but_for_its_time() -> None:
+    doc = document(summary())
+    assert doc["time"] == {"seconds": 10.0, "cases": 64, "rate": 6.4}
+    assert doc["findings"][0]["key"] == ["allowed", "select", "planted"]
+    assert doc["findings"][0]["place"]["rule"] == "planted"
+    assert json.loads(json.dumps(doc)) == doc
+
+
+def test_counters_are_grouped_and_sets_are_measured() -> None:
+    counts = summary().counts
+    assert grouped(counts)["row"] == {"Elementwise/Add|float32": 7}
+    assert grouped(counts)["cases"] == {"cases": 64}
+    assert sets(counts) == {"elements": 100, "any": 0.1, "median_ulp": 4}
+    assert sets(Counter()) == {"elements": 0, "any": 0.0, "median_ulp": None}
+
+
+def test_the_page_shows_findings_with_their_programs_and_coverage(tmp_path: Path) -> None:
+    (tmp_path / "findings").mkdir()
+    (tmp_path / "findings" / "5-allowed-select-planted.uops").write_text("%0 = const 1 : i32\n")
+    write(summary(), tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "output 0 &lt;b&gt;&amp;" in page
+    assert "%0 = const 1 : i32" in page
+    assert "<b>" not in page.partition("Findings")[2].partition("Oracles")[0].replace("<b>64", "")
+    assert all(text in page for text in ("planted 1", "Elementwise/Add", "cases 9", "padto", "add-zero", "every element is in"))
+    assert json.loads((tmp_path / "report.json").read_text()) == document(summary())
+
+
+def test_a_lowering_is_covered_by_its_passes_and_rules() -> None:
+    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    x = b.reduce(b.permute(b.mul(b.param(0, (4, 6), dt.int32), 3), (1, 0)), Op.ADD, (0,))
+    found = coverage.lowering(x, target)
+    assert {"stage:callify", "stage:rangeify", "stage:linearize"} <= found.keys()
+    assert sum(n for k, n in found.items() if k.startswith("rule:") and k.endswith(" fired")) > 2
+
+
+@pytest.mark.parametrize("k", range(6))
+def test_rules_are_refused_where_their_condition_does_not_hold(k: int) -> None:
+    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    total: Counter[str] = Counter()
+    for j in range(10):
+        total += coverage.lowering(kinds.sample(1, 10 * k + j).graph, target)
+    assert any(name.endswith(" refused") for name in total)

@@ -1,0 +1,94 @@
+"""The kinds of programs: each makes well-formed programs that the interpreter evaluates, with what it is there for."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from uops.fuzz import kinds, launches
+from uops.fuzz.kinds import KINDS, Sample
+from uops.interp import run
+from uops.interp.sets import allowed
+from uops.spec.args import AddrSpace
+from uops.spec.axes import AxisType
+from uops.spec.dialects import Dialect
+from uops.spec.errors import Trap
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.verify import verify
+
+
+def some(name: str, count: int = 60) -> list[Sample]:
+    return [kinds.sample(11, k, (name,)) for k in range(count)]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_programs_are_well_formed_and_are_evaluated(name: str) -> None:
+    for s in some(name, 40):
+        assert s.kind == name
+        verify(s.graph, KINDS[name].dialect)
+        if KINDS[name].dialect is Dialect.TENSOR:
+            allowed(s.graph, s.inputs)
+        else:
+            run(s.graph, s.inputs)
+
+
+def ops(name: str) -> Counter[Op]:
+    return Counter(op for s in some(name, 100) for op in {u.op for u in toposort(s.graph)})
+
+
+def test_statements_write_memory_again_after_it_was_read() -> None:
+    again = sum(any(u.op is Op.STORE and _stored_before(u) for u in toposort(s.graph)) for s in some("programs", 100))
+    assert again > 40
+    assert ops("programs")[Op.AFTER] > 90
+
+
+def _stored_before(store: UOp) -> bool:
+    return any(u.op is Op.STORE for u in toposort(store.src[0]))
+
+
+def test_extents_are_variables() -> None:
+    symbolic = [s for s in some("symbolic", 60) if any(isinstance(n, UOp) for u in toposort(s.graph) for n in u.shape)]
+    assert len(symbolic) > 55
+    assert {Op.REDUCE, Op.PAD, Op.SHRINK, Op.EXPAND, Op.FLIP, Op.PERMUTE, Op.RESHAPE} <= ops("symbolic").keys()
+
+
+def test_bodies_are_called() -> None:
+    found = ops("bodies")
+    assert found[Op.FUNCTION] > 20
+    assert found[Op.CALL] > 20
+
+
+def test_kernels_have_workgroups_local_memory_and_barriers() -> None:
+    found = ops("kernels")
+    assert found[Op.BARRIER] > 20
+    types = {u.arg.type for s in some("kernels", 60) for u in toposort(s.graph) if u.op is Op.RANGE}
+    assert {AxisType.GLOBAL, AxisType.LOCAL, AxisType.THREAD, AxisType.UPCAST, AxisType.LOOP, AxisType.REDUCE} <= types
+    spaces = {u.arg.addrspace for s in some("kernels", 60) for u in toposort(s.graph) if u.op is Op.BUFFER}
+    assert spaces == {AddrSpace.GLOBAL, AddrSpace.LOCAL}
+
+
+def test_kernels_give_the_same_in_every_order() -> None:
+    for k, s in enumerate(some("kernels", 30)):
+        assert launches.orders(s.graph, s.inputs, k) is None
+
+
+def test_a_race_of_a_kernel_is_seen() -> None:
+    """Without its Barriers, a kernel whose lanes exchange values has none of the order that it needs."""
+    found = [s for s in some("kernels", 60) if any(u.op is Op.BARRIER for u in toposort(s.graph))]
+    racing = 0
+    for k, s in enumerate(found[:15]):
+        try:
+            racing += launches.orders(_without_barriers(s.graph), s.inputs, k) is not None
+        except Trap:
+            racing += 1
+    assert racing > 5
+
+
+def _without_barriers(root: UOp) -> UOp:
+    done: dict[UOp, UOp] = {}
+    for u in toposort(root):
+        src = tuple(done[x] for x in u.src)
+        done[u] = src[0] if u.op is Op.BARRIER else u.replace(src=src)
+    return done[root]

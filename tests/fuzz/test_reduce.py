@@ -1,0 +1,103 @@
+"""The reducer: what it gives still fails, is well-formed, and is small; the first sample's inputs are kept where they matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from uops.fuzz import kinds
+from uops.fuzz.kinds import Sample
+from uops.fuzz.reduce import measure, reduce, sound
+from uops.fuzz.reproducer import size
+from uops.fuzz.shrinks import SHRINKS, resized, retyped
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.verify import verify
+
+
+def has(*ops: Op) -> Callable[[Sample], bool]:
+    """A planted bug: every op of these is in the program."""
+    return lambda s: set(ops) <= {u.op for u in toposort(s.graph)}
+
+
+def drawn(fails: Callable[[Sample], bool], count: int, least: int = 8) -> list[Sample]:
+    every = (kinds.sample(9, k, ("tensor", "programs", "bodies")) for k in range(4000))
+    return [s for s, _ in zip((s for s in every if size(s) >= least and fails(s)), range(count))]
+
+
+@pytest.mark.parametrize(
+    ("ops", "nodes"),
+    [((Op.MUL,), 2), ((Op.REDUCE,), 2), ((Op.FLIP, Op.PAD), 5), ((Op.WHERE, Op.ADD), 4), ((Op.STORE,), 3), ((Op.FUNCTION,), 4)],
+    ids=lambda x: "+".join(o.name.lower() for o in x) if isinstance(x, tuple) else "",
+)
+def test_a_program_is_reduced_to_what_matters(ops: tuple[Op, ...], nodes: int) -> None:
+    found = drawn(has(*ops), 3)
+    smalls = [reduce(s, has(*ops), most=300) for s in found]
+    assert sorted(map(size, smalls))[1] <= nodes
+    for s, small in zip(found, smalls, strict=True):
+        assert has(*ops)(small)
+        assert measure(small) < measure(s)
+        verify(small.graph, Dialect.TENSOR)
+        run(small.graph, small.inputs)
+
+
+def test_extents_values_and_dtypes_shrink_too() -> None:
+    graph = b.add(b.mul(b.param(0, (7, 5), dt.int64), 3), b.param(1, (7, 5), dt.int64))
+    inputs = {"p0": np.arange(35).reshape(7, 5), "p1": np.arange(35).reshape(7, 5) * 1000}
+
+    def fails(s: Sample) -> bool:  # where an addend is odd
+        (value,) = run(s.graph, s.inputs).values
+        return any(u.op is Op.ADD for u in toposort(s.graph)) and bool((value % 2 == 1).any())
+
+    small = reduce(Sample("tensor", graph, inputs), fails)
+    assert small.graph.dtype is dt.int32
+    assert all(np.size(v) == 1 for v in small.inputs.values())
+    assert sum(int(np.count_nonzero(v)) for v in small.inputs.values()) == 1
+
+
+def test_a_schedule_shrinks_to_the_optops_that_matter() -> None:
+    s = Sample("tensor", b.add(b.param(0, (4,), dt.int32), 1), {"p0": np.arange(4, dtype=np.int32)}, "0:a; 0:b; 0:c; 1:d; 1:e")
+    small = reduce(s, lambda c: "0:b" in c.opts and "1:e" in c.opts)
+    assert [p.strip() for p in small.opts.split(";")] == ["0:b", "1:e"]
+
+
+def test_a_sample_that_cannot_shrink_stays() -> None:
+    s = Sample("tensor", b.param(0, (), dt.float32), {"p0": np.zeros((), np.float32)})
+    assert reduce(s, lambda c: True) == s
+
+
+def test_the_number_of_questions_is_bounded() -> None:
+    asked = 0
+
+    def fails(s: Sample) -> bool:
+        nonlocal asked
+        asked += 1
+        return asked % 7 == 0
+
+    reduce(drawn(has(Op.ADD), 1, 14)[0], fails, most=25)
+    assert asked <= 25
+
+
+def test_every_candidate_of_every_shrink_is_a_sample_or_is_thrown_away() -> None:
+    sound_ones = 0
+    for s in drawn(has(Op.ADD), 6):
+        for shrink in SHRINKS:
+            for c in list(shrink(s))[:12]:
+                sound_ones += sound(c)
+    assert sound_ones > 100
+
+
+def test_resizing_keeps_the_first_elements() -> None:
+    x = b.param(0, (4, 6), dt.int32)
+    graph: UOp = b.flip(b.pad(x, (1, 0), (6, 6)), (True, False))
+    s = Sample("tensor", graph, {"p0": np.arange(24, dtype=np.int32).reshape(4, 6)})
+    small = resized(s, 6, 3)
+    assert small.graph.shape == (3, 3)
+    assert small.inputs["p0"].tolist() == [[0, 1, 2], [6, 7, 8], [12, 13, 14], [18, 19, 20]]
+    assert retyped(s, dt.int32, dt.float32).graph.dtype is dt.float32
