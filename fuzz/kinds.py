@@ -90,7 +90,11 @@ DEFAULT = ("tensor",)
 def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT) -> Sample:
     """Case `k` of `seed`. Raises UnknownKind."""
     draw = SeededDraw(number(VERSION, seed, k, *kinds))
-    kind = draw.choice(_weighted(kinds))
+    return made(draw.choice(_weighted(kinds)), draw)
+
+
+def made(kind: Kind, draw: Draw) -> Sample:
+    """A sample of the kind; a function of the choices of `draw`."""
     graph, inputs = kind.make(draw)
     if kind.dialect is Dialect.TENSOR:  # what the graph has no use for is no input of it
         used = leaves(graph)

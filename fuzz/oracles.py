@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.model import Case
 from uops.backends.guard import Side
@@ -20,6 +22,7 @@ from uops.compiler import pipeline
 from uops.compiler.config import Config
 from uops.compiler.pipeline import Pass
 from uops.compiler.rules import INDEXING
+from uops.compiler.runtime import Compiled
 from uops.compiler.target import Target
 from uops.fuzz import coverage, launches
 from uops.fuzz.bestiary import disagreement
@@ -27,6 +30,7 @@ from uops.fuzz.bisect import bisect
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case as Drawn
 from uops.fuzz.kinds import KINDS, Sample, number
+from uops.fuzz.leaks import leak
 from uops.fuzz.native import run_program
 from uops.fuzz.relations import related, without
 from uops.fuzz.schedules import Sequencer, illegal_faults, kinds_of, lowered, passes
@@ -152,6 +156,16 @@ def _again(c: Context) -> Fault | None:
     """The same program, compiled and run once more, gives the same bits."""
     found, fault = c.judged(c.subject, side=Side.START if c.seed % 2 else Side.END)
     return fault or next((f for k in c.expected.strict if (f := differs(k, c.ran[0][k], found[k]))), None)
+
+
+def _leaks(c: Context) -> Fault | None:
+    """A compiled program that is called again and again keeps nothing."""
+    try:
+        program = Compiled(c.sample.graph, c.target(), PLAIN)
+    except (CompileError, Unsupported) as e:
+        raise Refused(str(e)) from e
+    sizes = (np.asarray(s.best).nbytes for s in c.expected.strict.values())
+    return leak(lambda: program(c.sample.inputs), sum(sizes))
 
 
 def _legalized(c: Context) -> Fault | None:
@@ -286,6 +300,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("again",       "a second compilation gives the same bits", _again, 32),
     Oracle("twice",       "a second lowering gives the same instructions", _twice, 32, 1.0, frozenset({COMPILER})),
     Oracle("stages",      "every stage gives what the one before it gives", _stages, 32, 10.0, frozenset({COMPILER})),
+    Oracle("leaks",       "a program that is called again keeps no memory", _leaks, 256, 30.0, frozenset({COMPILER})),
     Oracle("second",      "a second backend gives the same", _second, 1, 1.0, frozenset({AGAINST})),
     Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter", _orders,
            dialects=frozenset({Dialect.SCHEDULED})),

@@ -22,6 +22,8 @@ from uops.fuzz.stages import Fault
 LIMITS = Limits(timeout=60.0)
 #: Deaths of a batch that no case explains, after which the case that was at work is called the finding.
 _DEATHS = 3
+#: Batches that a child lives.
+_LIFE = 64
 #: Compiled objects are not kept: every case has others.
 _ENVIRONMENT = {"UOPS_CACHE": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
@@ -87,6 +89,7 @@ class Examiner:
         self.restarts = 0
         self._process: _Serving | None = None
         self._closed = False
+        self._batches = 0
 
     def __enter__(self) -> Examiner:
         return self
@@ -113,6 +116,9 @@ class Examiner:
 
     def batch(self, first: int, stop: int) -> Batch:
         """Cases [first, stop)."""
+        self._batches += 1
+        if self._batches % _LIFE == 0:
+            self._renew()
         ended: dict[int, Json] = {}
         deaths = 0
         while True:
@@ -195,6 +201,14 @@ class Examiner:
             self._lost(lost)
             return {"k": k, "oracle": oracle, "fault": lost.fault._asdict()}
         return None
+
+    def _renew(self) -> None:
+        """A new child: what compiled code and interned nodes leave behind goes with the old one."""
+        try:
+            self._ask({"do": "renew"}, b"")
+        except Lost as lost:
+            if not lost.alive:
+                self._process = None
 
     def _ask(self, header: Json, body: bytes) -> Json:
         return self._ready().ask(header, body, self.limits.timeout)[0]

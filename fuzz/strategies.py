@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from hypothesis import strategies as st
 
 from uops.fuzz.generate import Case, generate
+from uops.fuzz.kinds import Sample, known, made
 from uops.fuzz.values import array
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
@@ -46,4 +47,10 @@ def arrays(draw: Any, /, dtype: DType | None = None, max_side: int = 5, max_rank
     return array(source, d, shape)
 
 
-__all__ = ["Case", "HypothesisDraw", "arrays", "cases"]
+@st.composite
+def samples(draw: Any, /, kind: str = "tensor") -> Sample:
+    """Programs of a kind of campaigns (`uops.fuzz.kinds.KINDS`), with inputs."""
+    return made(known((kind,))[0], HypothesisDraw(draw))
+
+
+__all__ = ["Case", "HypothesisDraw", "Sample", "arrays", "cases", "samples"]

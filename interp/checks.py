@@ -17,7 +17,7 @@ from uops.spec.errors import Unsound
 from uops.spec.node import UNSET, UOp
 from uops.spec.ops import Op
 
-_SMALL = frozenset(NUMPY[d] for d in SMALL)
+_SMALL = frozenset(SMALL)
 _PLAIN = frozenset({bool, int, float})
 _F32 = NUMPY[dt.float32]
 _INDEX = dt.index
@@ -47,7 +47,7 @@ def check_value(u: UOp, v: Array, sizes: Sizes, scope: Any) -> None:
         unsound(u, "dtype", wanted, given)
     if v.shape != shape and v.shape != (shape := sizes.shape(scope, u)):
         unsound(u, "shape", shape, v.shape)
-    if bounds is not whole and bounds != whole:
+    if bounds is not whole and bounds != whole and not (u.op in _VIEWS and bounds is u.src[0]._min_max):
         check_bounds(u, v)
 
 
@@ -58,8 +58,6 @@ def check_bounds(u: UOp, v: Array) -> None:
         bounds = u.min_max
     if bounds is None:
         unsound(u, "min_max", "bounds", None)
-    if u.op in _VIEWS and bounds is u.src[0]._min_max:
-        return
     lo, hi = bounds
     if v.size == 1:
         least = most = v.item()
@@ -68,17 +66,13 @@ def check_bounds(u: UOp, v: Array) -> None:
     elif not v.size:
         return
     else:
-        least, most = _extremes(v.astype(_F32) if v.dtype in _SMALL else v)
+        if u.dtype in _SMALL:
+            v = v.astype(_F32)
+        least, most = v.item(v.argmin()), v.item(v.argmax())
+        if least != least:  # a NaN hides the rest
+            least, most = _fmin(v, None).item(), _fmax(v, None).item()  # NaN where every element is
     if least < lo or most > hi:  # never for NaN
         unsound(u, "min_max", bounds, (least, most))
-
-
-def _extremes(v: Array) -> tuple[Any, Any]:
-    """The least and the greatest element that is no NaN, where there is one."""
-    least, most = v.item(v.argmin()), v.item(v.argmax())
-    if least == least:
-        return least, most
-    return _fmin(v, None).item(), _fmax(v, None).item()  # a NaN hides the rest
 
 
 def unsound(u: UOp, what: str, derived: object, computed: object) -> NoReturn:

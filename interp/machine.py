@@ -74,7 +74,8 @@ class Machine:
                 scope.inner.clear()
         for storage in self.storages.values():
             storage.reads.clear()
-            storage.writes.clear()
+            if storage.writes:
+                storage.writes.clear()
 
     # Evaluation
 

@@ -49,7 +49,11 @@ def _greatest(d: DType) -> Fold:
     if d in SMALL:
         return lambda x, axes: np.asarray(_maximum.reduce(x.astype(f32), axes, f32, None, True, f32(d.min))).astype(target)
     identity = target.type(d.min)
-    return lambda x, axes: _maximum.reduce(x, axes, target, None, True, identity)
+
+    def fold(x: Array, axes: Axes) -> Any:
+        return _maximum.reduce(x, axes, None, None, True) if x.size else _maximum.reduce(x, axes, target, None, True, identity)
+
+    return fold
 
 
 def _index_sum(x: Array, axes: Axes) -> Any:
@@ -87,7 +91,5 @@ FOLDS: dict[Op, dict[DType, Fold]] = {
 
 
 def reduce(u: UOp, x: Array) -> Any:
-    if len(u.src) > 1:
-        raise SpecError("Reduce over ranges is not in the TENSOR dialect")
     a = u.arg
     return FOLDS[a.op][u.src[0].dtype](x, a.axes) if a.axes else x

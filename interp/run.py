@@ -31,6 +31,7 @@ _QUIET = Context()
 _QUIET.run(np.seterr, all="ignore")
 # What is slow to reach through its class or module.
 _SINK, _VOID, _array = Op.SINK, dt.void, np.array
+_result = tuple.__new__  # a NamedTuple's own does no more
 
 
 def run(
@@ -68,7 +69,7 @@ def _run(machine: Machine, root: UOp, whole: bool) -> Result:
     for s in machine.storages.values():
         if s.writes:
             buffers[s.key] = s.data
-    return Result(tuple(values), buffers)
+    return _result(Result, (tuple(values), buffers))
 
 
 def _attempt(

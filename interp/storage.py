@@ -81,7 +81,7 @@ def validated(key: str, given: Any, d: DType, shape: tuple[int, ...]) -> Array:
 def variable(name: str, given: Any, bounds: tuple[int, int]) -> Array:
     """The value of a named variable; a Trap outside its bounds (R48)."""
     if given.__class__ is int and bounds[0] <= given <= bounds[1]:
-        return settle(given)
+        return _array(given, _INT64) if -_TOP <= given < _TOP else settle(given)
     v = np.asarray(given)
     if v.shape != () or v.dtype.kind not in "iuO":
         raise SpecError(f"variable {name!r} must be one integer, got {given!r}")

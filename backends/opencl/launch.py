@@ -4,8 +4,9 @@ Takes: the instructions of a kernel. Gives: a `Launch`, with the expression of e
 the sizes. A kernel with no such axis is one work-item. Spec: Range, Special, Barrier; R55, R57, R60.
 
 A range becomes part of the launch if nothing but ranges of the launch are around it and every effect of the kernel is inside of it:
-then every work-item runs the whole kernel once per iteration. Iterations of a GLOBAL range or of one over lanes are unordered
-(R57), so that they may run at the same time. Whatever is no such range stays a loop, which is as right.
+then every work-item runs the whole kernel once per iteration, and for itself what comes before and concerns registers alone, unless
+that reads what the kernel writes. Iterations of a GLOBAL range or of one over lanes are unordered (R57), so that they may run at
+the same time. Whatever is no such range stays a loop, which is as right.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from uops.backends.facts import within
+from uops.backends.facts import memory, within
 from uops.spec.args import AddrSpace
 from uops.spec.axes import AxisType
 from uops.spec.errors import CompileError, Unsupported
@@ -150,15 +151,37 @@ def _is_local(u: UOp) -> bool:
 
 
 def _outermost(instructions: Sequence[UOp]) -> list[UOp]:
-    """The ranges that nothing but such ranges are around, and that every effect is inside of, outermost first."""
+    """The ranges that nothing but such ranges are around, and that every effect is inside of, outermost first. What stands before
+    them and ends in registers, every work-item does for itself: they are its own."""
     found: list[UOp] = []
-    for u in instructions:
+    written = {memory(u.src[0]) for u in instructions if u.op in (Op.STORE, Op.ATOMICADD) and _is_effect(u)}
+    k = 0
+    while k < len(instructions):
+        u = instructions[k]
+        if not found and u.op is Op.LOAD and memory(u.src[0]) in written:
+            break
         if u.op is Op.RANGE and u.arg.type in GROUPS | LANES:
             found.append(u)
-        elif u.op is Op.RANGE or u.op in _EFFECTS:
+        elif u.op is Op.RANGE:
+            end = next(j for j, e in enumerate(instructions) if e.op is Op.END and u in e.src[1:])
+            block = instructions[k : end + 1]
+            launched = any(_is_effect(x) or (x.op is Op.RANGE and x.arg.type in GROUPS | LANES) for x in block)
+            if launched or (not found and any(x.op is Op.LOAD and memory(x.src[0]) in written for x in block)):
+                break
+            k = end
+        elif _is_effect(u):
             break
+        k += 1
     inside = _effects_inside(instructions, found)
     return [u for k, u in enumerate(found) if all(inside(r) for r in found[: k + 1])]
+
+
+def _is_effect(u: UOp) -> bool:
+    """Whether others than the work-item itself see what an instruction does."""
+    if u.op is Op.STORE:
+        target = memory(u.src[0])
+        return target.op is not Op.BUFFER or target.arg.addrspace is not AddrSpace.REG
+    return u.op in _EFFECTS
 
 
 def _effects_inside(instructions: Sequence[UOp], ranges: Sequence[UOp]) -> Callable[[UOp], bool]:
@@ -168,7 +191,7 @@ def _effects_inside(instructions: Sequence[UOp], ranges: Sequence[UOp]) -> Calla
     for u in instructions:
         if u.op is Op.END:
             ended |= {r for r in u.src[1:] if r in ranges}
-        elif u.op in _EFFECTS or u.op is Op.RANGE:
+        elif _is_effect(u):
             left |= ended
     return lambda r: r not in left
 

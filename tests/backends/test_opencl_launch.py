@@ -127,6 +127,27 @@ def test_two_nests_in_a_row_stay_loops() -> None:
     assert (read(text).groups, text.count("for (")) == ((), 2)
 
 
+def test_registers_before_the_launch_are_every_work_item_s_own() -> None:
+    """A sum that does not depend on the lanes stands before them."""
+    x, out, total = B.param(1, (4,), dt.int32), B.param(0, (8,), dt.int32), register(1, dt.int32, 5)
+    r, g, i = B.range_(4, 0, AxisType.REDUCE), B.range_(2, 1, AxisType.GLOBAL), B.range_(4, 2, AxisType.LOCAL)
+    zero = B.store(B.at(total, 0), B.const(0))
+    place = B.at(B.after(total, zero, r), 0)
+    added = B.end(B.store(place, B.add(B.load(place), B.load(B.at(x, r)))), r)
+    value = B.load(B.at(B.after(total, added), 0))
+    root = B.end(B.end(B.store(B.at(out, B.add(B.mul(g, B.index(4)), i)), value), i), g)
+    text = render(linear(root))
+    assert (read(text).groups, read(text).lanes, text.count("for (")) == ((2,), (4,), 1)
+
+
+def test_what_is_read_before_the_launch_and_written_in_it_keeps_it_a_loop() -> None:
+    """Else a work-item could read what another one has written already."""
+    out, g = B.param(0, (8,), dt.int32), B.range_(8, 1, AxisType.GLOBAL)
+    end = B.end(B.store(place := B.at(out, g), value := B.load(first := B.at(out, 0))), g)
+    text = render(UOp(Op.LINEAR, (out, first, value, g, place, end.src[0], end)))
+    assert (read(text).groups, text.count("for (")) == ((), 1)
+
+
 def test_an_effect_outside_keeps_a_range_a_loop() -> None:
     out = B.param(0, (8,), dt.int32)
     i = B.range_(4, 0, AxisType.GLOBAL)

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from uops.fuzz import kinds, launches
+from uops.fuzz.draw import Recording, Replay, SeededDraw
 from uops.fuzz.kinds import KINDS, Sample
+from uops.fuzz.strategies import samples
 from uops.interp import run
 from uops.interp.sets import allowed
 from uops.spec.args import AddrSpace
@@ -32,6 +38,29 @@ def test_programs_are_well_formed_and_are_evaluated(name: str) -> None:
             allowed(s.graph, s.inputs)
         else:
             run(s.graph, s.inputs)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_recorded_choices_make_the_same_program(name: str) -> None:
+    for seed in range(10):
+        recorded = Recording(SeededDraw(seed))
+        first = kinds.made(KINDS[name], recorded)
+        again = kinds.made(KINDS[name], Replay(recorded.choices))
+        assert again.graph is first.graph
+        assert all(np.array_equal(_bits(v), _bits(again.inputs[k])) for k, v in first.inputs.items())
+        with pytest.raises(ValueError, match="the recorded choice is None"):
+            kinds.made(KINDS[name], Replay(recorded.choices[:-1]))
+
+
+def _bits(a: Any) -> Any:
+    return np.frombuffer(np.asarray(a).tobytes(), np.uint8)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(sorted(KINDS)).flatmap(samples))
+def test_hypothesis_draws_every_kind(s: Sample) -> None:
+    verify(s.graph, KINDS[s.kind].dialect)
+    run(s.graph, s.inputs)
 
 
 def ops(name: str) -> Counter[Op]:

@@ -16,6 +16,7 @@ from uops.compiler.loops import instructions_run, shared
 from uops.compiler.optimize import threads
 from uops.compiler.optimize.heuristics import choose
 from uops.compiler.optimize.schedule import begin, sink
+from uops.compiler.optimize.stage import staged
 from uops.compiler.optimize.threads import threaded
 from uops.compiler.passes.callify import callify, outputs
 from uops.compiler.passes.rangeify import rangeify
@@ -105,6 +106,18 @@ def test_loops_whose_iterations_may_meet_stay_in_order() -> None:
         s = begin(b.sink(b.end(b.store(b.at(out, address), b.const(1.0)), i)))
         assert s is not None
         assert any(map(is_thread, threaded(s, FOUR).ranges)) is not meets
+
+
+def test_a_filling_of_local_memory_lies_inside_of_the_threads() -> None:
+    """Memory that is filled once for all rows would be another one in each iteration of THREAD (R128)."""
+    row = b.expand(b.reshape(p(1, 1000), (1, 1000)), (400, 1000))
+    s = begin(rangeify(callify(b.add(p(0, 400, 1000), row))).src[0].src[0])
+    assert s is not None
+    rows, columns = s.outputs
+    assert any(map(is_thread, threaded(s, FOUR).ranges))
+    (value,) = [u for u in toposort(s.effect) if u.op is Op.LOAD and rows not in toposort(u)]
+    kept = staged(s, [(value, (columns,))], 900)
+    assert not any(map(is_thread, threaded(kept, FOUR).ranges))
 
 
 def linear(*roots: UOp) -> tuple[UOp, ...]:
