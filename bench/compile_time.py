@@ -5,7 +5,7 @@
 Every figure is one of a new process, after imports and without any cache; processes of the peers stand between ours, and the least
 of `--rounds` is shown. `ours` is capture and all passes, without the native compiler (`native`) and without linking (`load`).
 tinygrad's figure is the Python part of its schedule and code generation for the same workload, serially, on its clang backend.
-`--python` runs the peers (an environment with the extra `peers`); one that cannot be imported is named as absent.
+`--python` runs the peers (an environment with the extra `bench`); one that cannot be imported is named as absent.
 
 Small graphs: `random` is the mean over graphs of the generator with 12 live nodes (those of `interp_speed.py`), `chain` over
 chains of 12 elementwise operations on 1000 floats, each with other constants; all in one process, after one other graph.

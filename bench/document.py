@@ -3,7 +3,7 @@
     python bench/document.py [--python PYTHON] [--output FILE] [--rounds R] [--seconds S] [SECTION...]
 
 Each section is the output of one script, with the command that gave it. `--python` runs the peers (an environment with the extra
-`peers`). Sections that are not asked for keep what the file says of them; so does a section whose script failed, and the failure
+`bench`). Sections that are not asked for keep what the file says of them; so does a section whose script failed, and the failure
 is the exit status.
 """
 

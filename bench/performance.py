@@ -6,7 +6,7 @@
 Every peer runs in a process of its own, with `--threads` threads, and gets the same seeded arrays; blocks of `--seconds` go round
 among the peers, `--rounds` times, so that a slow minute of the machine hits all of them. A figure is the best block's median; the
 ratio is the best peer's time over ours (above 1: faster than every peer). Results are compared with NumPy's in float64 first, and
-a wrong one is no figure. `--python` runs the peers (an environment with the extra `peers`); a peer that cannot be imported is
+a wrong one is no figure. `--python` runs the peers (an environment with the extra `bench`); a peer that cannot be imported is
 named as absent. `--odd N` measures N seeded shapes that are in no list: primes, transposed and strided operands.
 """
 

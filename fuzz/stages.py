@@ -112,6 +112,8 @@ class Judge:
                 found[key] = self.best(key)
             elif name in buffers:
                 found[key] = buffers[name].reshape(-1)[:size].reshape(s.shape)
+            elif name in self.inputs:  # a Store of what is there already may go
+                found[key] = np.asarray(self.inputs[name]).reshape(-1)[:size].reshape(s.shape)
         changed = next(
             (k for k in sorted(self.inputs.keys() & buffers.keys()) if k not in found and self._changed(k, buffers)), None
         )

@@ -92,7 +92,7 @@ _DTYPES = (*dt.STORABLE, dt.index)
 
 def _neutral(op: Op, d: DType) -> bool | int | float | None:
     """The identity that the compiler takes; none for the Max of index (R85)."""
-    return None if op is Op.MAX and d is dt.index else identity(op, d).const  # type: ignore[no-any-return]
+    return None if op is Op.MAX and d is dt.index else identity(op, d).const
 
 
 def _identities() -> Iterator[Rule]:

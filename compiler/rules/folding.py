@@ -40,8 +40,8 @@ _ARITY = {
 
 
 class Evaluation:
-    """Proposes `k`, the value of the pattern `evaluates` under a binding of its constants. That it is the value is the folder's word,
-    and what a proof of the rule assumes."""
+    """Proposes `k`, the value of the pattern `evaluates` under a binding of its constants. That it is the value is the folder's
+    word, and what a proof of the rule assumes."""
 
     __slots__ = ("evaluates",)
 

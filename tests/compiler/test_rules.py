@@ -131,8 +131,9 @@ def conjuncts(p: Pattern | None) -> list[Pattern]:
 
 
 def solved(rule: Rule) -> dict[str, Pattern]:
-    """Variables that the condition defines by an equation over others: s == q*c + r."""
-    found: dict[str, Pattern] = {}
+    """Variables that the condition defines by an equation over others, s == q*c + r, or the folder by a pattern."""
+    promised: Pattern | None = getattr(rule.witness, "evaluates", None)
+    found: dict[str, Pattern] = {} if promised is None else {"k": promised}
     for c in conjuncts(rule.when):
         if c.op is Op.CMPEQ:
             for name, other in ((c.src[0].name, c.src[1]), (c.src[1].name, c.src[0])):

@@ -438,6 +438,23 @@ def test_an_output_that_is_not_written_is_wrong_even_where_it_is_zero() -> None:
     assert (found.pass_, found.fault.element) == ("rangeify", 3)
 
 
+def test_memory_that_keeps_its_contents_need_not_be_written() -> None:
+    memory = b.buffer(1, I32, unique=7)
+    graph = b.after(memory, b.store(memory, memory, p(0, 1, dtype=dt.bool_)))
+    inputs = {"b7": ints(1), "p0": np.array([True])}
+    assert bisect(graph, inputs, LLVM) is None
+    other = b.after(memory, b.store(memory, b.add(memory, 1)))
+    found = bisect(other, {"b7": ints(1)}, LLVM, behind("callify", lambda u: without_first_effect(two_effects(u))))
+    assert found is not None
+    assert found.pass_ == "callify"
+
+
+def two_effects(root: UOp) -> UOp:
+    """The Call with its first effect twice, so that one may be lost."""
+    body = root.src[0]
+    return root.replace(src=(body.replace(src=(*body.src[:1], *body.src)), *root.src[1:]))
+
+
 def test_memory_that_is_only_read_must_not_change() -> None:
     effect = b.store(b.at(b.param(1, (4,), I32), 0), b.const(7, I32))
     change = nodes(lambda u: u.replace(src=(*u.src, effect)) if u.op is Op.SINK else None)

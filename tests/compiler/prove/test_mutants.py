@@ -22,7 +22,7 @@ from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ops import SHIFT, Op
 
 MUTANTS: Mapping[str, list[Mutant]] = defaultdict(list)
 for _mutant in mutants():
@@ -91,7 +91,8 @@ def _difference(rule: Rule, a: Assignment) -> str | None:
     for slot, name in enumerate(n for n in names if n not in solved):
         d = a.types[name]
         stored = dt.int64 if d is dt.index else d
-        low, high = (0, 2) if d is dt.bool_ else (0, 25) if not stored.is_signed else (-12, 13)
+        counts = not stored.is_signed or _shifts(a.lhs) or _shifts(a.rhs)  # a negative count of an index traps
+        low, high = (0, 2) if d is dt.bool_ else (0, 25) if counts else (-12, 13)
         values = rng.integers(low, high, SAMPLES)
         inputs[f"p{slot}"] = values.astype(stored.name) if stored.name != "bool" else values.astype(np.bool_)
         env[name] = b.cast(b.param(slot, (SAMPLES,), stored), d)
@@ -104,6 +105,10 @@ def _difference(rule: Rule, a: Assignment) -> str | None:
     left, right = (np.broadcast_to(_run(node(t, env), inputs), SAMPLES) for t in (a.lhs, a.rhs))
     wrong = np.flatnonzero(holds & (left != right) & ~((left != left) & (right != right)))
     return None if not len(wrong) else str({k: v[wrong[0]] for k, v in inputs.items()})
+
+
+def _shifts(t: Typed | None) -> bool:
+    return t is not None and (t.pattern.op in SHIFT or any(map(_shifts, t.src)))
 
 
 def _is_variable(rule: Rule, name: str) -> bool:

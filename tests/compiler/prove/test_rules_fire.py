@@ -1,13 +1,14 @@
 """Every rule applies to some graph: made from its left side, with constants that meet its condition."""
 
 import itertools
+from collections import Counter
 
 import pytest
 
 from uops.compiler.pattern import Pattern, variables
 from uops.compiler.prove.counterexample import node
 from uops.compiler.prove.typings import Assignment, assignments
-from uops.compiler.rewrite import Rewriter, Rule
+from uops.compiler.rewrite import WEIGHT, Rewriter, Rule
 from uops.compiler.rules import THEMES
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -16,6 +17,7 @@ from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 RULES = [rule for rules in THEMES.values() for rule in rules]
+COMMUTES = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.CMPNE, Op.CMPEQ})
 _NUMBERS = (2, 3, 4, 6, 12, 1, 5)
 
 
@@ -60,3 +62,37 @@ def test_a_rule_fires(rule: Rule) -> None:
     graph = fires_on(rule)
     assert graph is not None, f"{rule} applies to nothing"
     assert Rewriter((rule,), check=True)(graph) is not graph
+
+
+# Termination: not only on these graphs does a rule lower the cost
+
+Cost = Counter[str]
+
+
+def least_and_most(p: Pattern) -> tuple[Cost, Cost]:
+    """What a pattern costs, a sum over its variables (under "" the rest): at least, and at most, as a constant may stand left."""
+    if p.name is not None:
+        return (Counter({"": 1}),) * 2 if p.constant else (Counter({p.name: 1}),) * 2
+    if p.op is None:
+        return (Counter({"": 1}),) * 2
+    low, high = Counter[str](), Counter[str]()
+    for k, s in enumerate(p.src):
+        below, above = least_and_most(s)
+        for _ in range(2 if k == 0 and p.op in (Op.IDIV, Op.MOD) else 1):
+            low, high = low + below, high + above
+    weight = WEIGHT.get(p.op, 4)
+    may_be_misplaced = p.op in COMMUTES and (p.src[0].name is not None or p.src[0].op is None)
+    is_misplaced = p.op in COMMUTES and _is_constant(p.src[0]) and p.src[1].op is not None
+    return low + Counter({"": weight + is_misplaced}), high + Counter({"": weight + may_be_misplaced})
+
+
+def _is_constant(p: Pattern) -> bool:
+    return p.constant or (p.op is None and p.name is None)
+
+
+@pytest.mark.parametrize("rule", [r for r in RULES if r.witness is None or hasattr(r.witness, "evaluates")], ids=lambda r: r.name)
+def test_a_rule_without_a_finder_lowers_the_cost_of_whatever_it_meets(rule: Rule) -> None:
+    before, _ = least_and_most(rule.lhs)
+    _, after = least_and_most(rule.rhs)
+    assert all(after[n] <= before[n] for n in {*before, *after} - {""}), (before, after)
+    assert sum(after.values()) < sum(before.values())  # every variable costs 1 at least
