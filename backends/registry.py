@@ -78,7 +78,6 @@ def _told(name: str, what: str, ask: Callable[[], object], kind: type[T]) -> T:
 
 def factory(name: str) -> Callable[..., object]:
     """What makes the backend called `name`; its module is imported. Raises UnknownBackend or BrokenBackend."""
-    """What makes the backend called `name`; its module is imported. Raises UnknownBackend or BrokenBackend."""
     entry = _entries().get(name)
     target = BUILT_IN.get(name) or (entry.value if entry else name if ":" in name else None)
     if target is None:

@@ -46,9 +46,9 @@ class Report:
 def themes() -> dict[str, tuple[Rule, ...]]:
     """Everything that is to be proved, by theme: the rewrite rules, and the laws of OptOps."""
     from uops.compiler.prove import optops
-    from uops.compiler.rules import THEMES
+    from uops.compiler.rules import THEMES, further
 
-    return {**THEMES, **{f"optops: {name}": laws for name, laws in optops.THEMES.items()}}
+    return {**THEMES, **further.THEMES, **{f"optops: {name}": laws for name, laws in optops.THEMES.items()}}
 
 
 def campaign(

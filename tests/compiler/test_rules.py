@@ -17,7 +17,7 @@ import pytest
 from uops.compiler.fold import FOLD, fold
 from uops.compiler.pattern import Pattern, TypeVar, cast, cst, lift, maximum, spell, var, variables, where
 from uops.compiler.rewrite import Rewriter, Rule
-from uops.compiler.rules import THEMES, VALUES
+from uops.compiler.rules import THEMES, VALUES, further
 from uops.compiler.rules.casts import lossless
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -27,7 +27,7 @@ from uops.spec.dtypes import DType
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import COMPARE, Op
 
-RULES = [(theme, rule) for theme, rules in THEMES.items() for rule in rules]
+RULES = [(theme, rule) for theme, rules in (THEMES | further.THEMES).items() for rule in rules]
 #: All assignments are checked where there are at most this many (two variables of 8 bits); more are sampled, with a fixed seed.
 MOST = 1 << 17
 Ints = npt.NDArray[np.int64]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from uops.compiler.pattern import Pattern, TypeVar, variables
 from uops.compiler.rewrite import Rule
-from uops.compiler.rules import THEMES
+from uops.compiler.rules import THEMES, further
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.ops import Op
@@ -119,7 +119,7 @@ def _joined(parts: list[Pattern]) -> Pattern | None:
 
 def mutants() -> Iterator[Mutant]:
     """All of them, in the order of the rules."""
-    for rules in THEMES.values():
+    for rules in (THEMES | further.THEMES).values():
         for rule in rules:
             if getattr(rule.witness, "evaluates", None) is None:
                 yield from _of(rule)

@@ -16,6 +16,8 @@ from uops.compiler.prove.ledger import Entry, Unreadable, page
 from uops.compiler.prove.verdicts import LEMMA, Status
 from uops.compiler.rewrite import Rewriter, Rule
 from uops.compiler.rules import THEMES, VALUES
+from uops.compiler.rules.further import FURTHER
+from uops.compiler.rules.further import THEMES as FURTHER_THEMES
 from uops.spec import build as b
 
 RULES = tuple(rule for rules in THEMES.values() for rule in rules)
@@ -40,6 +42,12 @@ def test_there_are_a_thousand_obligations() -> None:
 def test_every_rule_of_the_default_set_is_proved() -> None:
     assert [r.name for r in VALUES if not is_proved(r)] == []
     assert set(VALUES) == set(RULES)
+
+
+def test_further_rules_are_proved_and_are_no_rules_of_the_default_set() -> None:
+    assert set(FURTHER) == {rule for rules in FURTHER_THEMES.values() for rule in rules}
+    assert not set(FURTHER) & set(VALUES)
+    assert len(VALUES) + len(FURTHER) >= 150
 
 
 def test_an_unproved_rule_does_not_fire() -> None:

@@ -9,14 +9,14 @@ from uops.compiler.pattern import Pattern, variables
 from uops.compiler.prove.counterexample import node
 from uops.compiler.prove.typings import Assignment, assignments
 from uops.compiler.rewrite import WEIGHT, Rewriter, Rule
-from uops.compiler.rules import THEMES
+from uops.compiler.rules import THEMES, further
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
-RULES = [rule for rules in THEMES.values() for rule in rules]
+RULES = [rule for rules in (THEMES | further.THEMES).values() for rule in rules]
 COMMUTES = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.CMPNE, Op.CMPEQ})
 _NUMBERS = (2, 3, 4, 6, 12, 1, 5)
 
