@@ -102,8 +102,10 @@ def _transcendental(through: Callable[[Array], Any], exact: Callable[[Array], An
 
 
 def _pow64(x: Array, y: Array) -> Any:
-    """NumPy's pow, but for 1 and 0: a signalling NaN must not spoil 1^NaN and NaN^0 (R18)."""
-    out = np.power(x, y)
+    """NumPy's pow, but for 1 and 0: a signalling NaN must not spoil 1^NaN and NaN^0 (R18). Where the exponent is one number NumPy
+    takes a square root for the power 0.5, which is another function at -inf and -0.0: it is given one number per element."""
+    shape = np.broadcast_shapes(x.shape, y.shape)
+    out = np.power(x, np.array(np.broadcast_to(y, shape or (1,)), order="C")).reshape(shape)
     return out if not np.count_nonzero(out != out) else np.where((x == 1) | (y == 0), 1.0, out)
 
 

@@ -48,9 +48,11 @@ def _names(ops: frozenset[Op]) -> str:
 
 
 def legal_op(dialect: str, outer: frozenset[Op], body: frozenset[Op] | None) -> Form:
-    """D1: a foreign op is reported at the node, once."""
+    """D1: a foreign op is reported at the node, once. The arithmetic of an extent belongs everywhere (R131)."""
 
     def check(u: UOp, ctx: Context) -> str | None:
+        if u.op in ALU and u.dtype is dt.index and u in ctx.sizes:
+            return None
         if u.op not in outer and u in ctx.outer:
             return f"{u.op.name.lower()} does not belong to {dialect}" + (" outside of a kernel" if body and u.op in body else "")
         if body is not None and u.op not in body and u in ctx.inner:

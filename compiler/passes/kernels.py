@@ -14,6 +14,8 @@ from uops.compiler.log import active, note
 from uops.compiler.passes.bodies import canonical
 from uops.compiler.passes.callify import extent
 from uops.compiler.passes.views import ZERO
+from uops.compiler.rewrite import Rewriter
+from uops.compiler.rules import INDEXING
 from uops.spec import build as B
 from uops.spec.args import CallArg, ParamArg, RangeArg
 from uops.spec.axes import AxisType
@@ -40,11 +42,13 @@ class Kernel:
         self.reduced: list[frozenset[UOp]] = []  # the output loops around each Reduce that is computed here
 
     def loop(self, n: Dim, kind: AxisType) -> UOp:
-        """A fresh Range; the index 0 for an axis of one element."""
-        if not isinstance(n, UOp) and n == 1:
+        """A fresh Range; the index 0 for an axis of one element. A symbolic bound is in normal form from the start: simplification
+        does not look into what closes a loop."""
+        bound = Rewriter(INDEXING)(n) if isinstance(n, UOp) else dim_node(n)
+        if bound.op is Op.CONST and bound.const == 1:
             return ZERO
         self.axes += 1
-        return UOp(Op.RANGE, (dim_node(n),), RangeArg(self.axes - 1, kind))
+        return UOp(Op.RANGE, (bound,), RangeArg(self.axes - 1, kind))
 
     def nest(self, ranges: Iterable[UOp], inside: frozenset[UOp] = frozenset()) -> None:
         """Say that `ranges` nest in this order inside of the loops `inside`."""

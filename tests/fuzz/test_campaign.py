@@ -103,12 +103,18 @@ def test_crashes_errors_and_values_are_found_reduced_and_merged(tmp_path: Path) 
             assert examiner.triage(again.sample, again.about["seed"], again.about["oracle"]) is None
 
 
-def test_findings_of_the_compiler_are_merged_by_pass_and_rule(tmp_path: Path) -> None:
+def test_findings_of_the_compiler_are_named_by_pass_and_rule(tmp_path: Path) -> None:
     found = ran("Compiled", tmp_path, 3 * BATCH, options={"rule": True}, oracles=("allowed",))
     assert [f.key for f in found.found] == [("allowed", "select", "planted")]
-    assert found.found[0].count > 1
     assert (found.found[0].nodes or 99) <= 6
     assert found.found[0].file == f"{found.found[0].k}-allowed-select-planted.uops"
+
+
+def test_findings_of_the_compiler_are_merged(tmp_path: Path) -> None:
+    found = ran("Compiled", tmp_path, BATCH, options={"right": "fadd ", "wrong": "fsub "}, oracles=("allowed",))
+    assert [f.key for f in found.found] == [("allowed", "backend", "")]
+    assert found.found[0].count > 1
+    assert (found.found[0].nodes or 99) <= 6
 
 
 def test_a_hang_is_a_finding(tmp_path: Path) -> None:
@@ -127,18 +133,20 @@ def test_a_backend_that_does_not_start_is_said_so(tmp_path: Path) -> None:
 
 
 class Interrupted(Examiner):
-    """Somebody kills its process, or the child that serves, in the middle of every batch, once."""
+    """Somebody kills the child that serves, and in the second batch its parent too, in the middle of every batch, once."""
 
     def _batch(self, first: int, *more: Any) -> Any:
         process = self._ready()
         if first not in self.__dict__.setdefault("killed", set()):
             self.__dict__["killed"].add(first)
-            threading.Timer(0.05, lambda: os.kill(self._victim(process._popen.pid, first), signal.SIGKILL)).start()
+            threading.Timer(0.02, self._kill, (process._popen.pid, first > 0)).start()
         return super()._batch(first, *more)
 
     @staticmethod
-    def _victim(pid: int, first: int) -> int:
-        return pid if first else int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+    def _kill(pid: int, parent: bool) -> None:
+        child = int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
+        for victim in (pid, child) if parent else (child,):
+            os.kill(victim, signal.SIGKILL)
 
 
 def test_a_killed_process_loses_nothing() -> None:

@@ -33,7 +33,7 @@ _LISTED = 20
 def prove(
     ctx: click.Context, globs: tuple[str, ...], jobs: int, cold: bool, seeds: int, path: str | None, write: bool, as_json: bool
 ) -> None:
-    """Prove every rewrite rule for all dtypes that it takes, and the OptOps for all sizes.
+    """Prove the rewrite rules for all dtypes, and OptOps for all sizes.
 
     What the ledger holds under the same queries is not asked again. Exit status 1 unless every rule is proved.
     """
