@@ -247,11 +247,15 @@ def _holds_fragment(u: UOp, ctx: Context) -> bool:
     return memory is not None and memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.REG
 
 
+def _scalar_or_fragment(u: UOp, ctx: Context) -> str | None:
+    return None if _holds_fragment(u, ctx) else _scalar_value(u, ctx)
+
+
 SCALARS_AND_FRAGMENTS = _form(
     Where.BODY,
     frozenset(Op) - {Op.STACK},
     "everything but a Param, a Buffer, a shape and the fragments of a Wmma has shape ()",
-    lambda u, ctx: None if _holds_fragment(u, ctx) else _scalar_value(u, ctx),
+    _scalar_or_fragment,
     "R142",
 )
 
@@ -266,11 +270,17 @@ def _only_as_shape(holders: frozenset[Op]) -> Callable[[UOp, Context], str | Non
 
 _stack_is_shape = _only_as_shape(frozenset({Op.PARAM}))
 STACK_IS_SHAPE = _form(Where.BODY, Op.STACK, "a Stack is the shape of a Param", _stack_is_shape)
+
+
+def _shape_or_fragment(u: UOp, ctx: Context) -> str | None:
+    return None if all(_holds_fragment(x, ctx) for x in ctx.users[u]) else _stack_is_shape(u, ctx)
+
+
 STACK_IS_SHAPE_OR_FRAGMENT = _form(
     Where.BODY,
     Op.STACK,
     "a Stack is the shape of a Param, a fragment of a Wmma or its place",
-    lambda u, ctx: None if all(_holds_fragment(x, ctx) for x in ctx.users[u]) else _stack_is_shape(u, ctx),
+    _shape_or_fragment,
     "R142",
 )
 STACK_SPELLS_SHAPE = _form(

@@ -156,7 +156,7 @@ def test_a_backend_that_cannot_be_made_is_broken(monkeypatch: pytest.MonkeyPatch
     def make() -> Backend:
         raise RuntimeError("no device")
 
-    monkeypatch.setattr(registry, "_load", lambda name: make)
+    monkeypatch.setattr(registry, "factory", lambda name: make)
     with pytest.raises(registry.BrokenBackend, match="'mine' cannot be made: RuntimeError: no device"):
         registry.get("mine")
 

@@ -153,7 +153,8 @@ def test_a_killed_process_loses_nothing() -> None:
     with Examiner(setup("Plain")) as usual, Interrupted(setup("Plain")) as killed:
         for first in (0, BATCH):
             assert killed.batch(first, first + BATCH) == usual.batch(first, first + BATCH)
-        assert (usual.restarts, killed.restarts) == (0, 2)
+        assert usual.restarts == 0
+        assert killed.restarts in (1, 2)  # the second one may come when its batch is done
 
 
 def test_a_process_is_renewed_without_a_loss(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,6 +239,7 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "_same_arguments": _wrong_arguments, "_bound_param": _unbound,
     "_kernel_param": _params, "_address": _addresses, "_loaded": _unloaded, "_bool_condition": _conditions, "axis_types": _types,
     "_no_open_range": _open, "<lambda>": _machine_bound, "_argument_dtypes": _dtypes, "_scalar_value": _vectors,
+    "_scalar_or_fragment": _vectors, "_shape_or_fragment": _stacks,
     "_closes_its_kind": _kinds, "_kernel_buffer": _buffers, "all_same_shape": _shapes, "_index_arithmetic": _index_math,
     "_target": _targets, "_in_order": _order, "_nested": _nests, "_single_end": _single,
 }  # fmt: skip

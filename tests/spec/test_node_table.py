@@ -3,6 +3,7 @@
 import gc
 import random
 import threading
+import weakref
 
 import pytest
 
@@ -35,13 +36,14 @@ def test_a_node_cannot_be_changed() -> None:
 
 def test_a_node_that_nobody_holds_is_forgotten() -> None:
     gc.collect()
-    before = len(node._interned)
-    u = X
+    u, seen = X, []
     for _ in range(100_000):  # as deep as any graph: dying is no recursion
-        u = UOp(Op.NEG, (u,))
-    assert len(node._interned) == before + 100_000
+        u = UOp(Op.NEG, (u,), None, "of this test")
+        seen.append(weakref.ref(u))
+    assert sum(r() is not None for r in seen) == 100_000
     del u
-    assert len(node._interned) == before
+    assert all(r() is None for r in seen)
+    assert all(r() is not None for r in list(node._interned.values()))
 
 
 def test_threads_that_make_equal_nodes_at_once_get_one() -> None:

@@ -43,7 +43,9 @@ def fuzz(
     ctx: click.Context, file: str | None, backend_name: str | None, cases: int | None, seconds: float | None, seed: int, jobs: int,
     kinds: str, oracles: str, against: str | None, report: str, listing: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Run random programs on a backend and let the interpreter judge; reduce what fails to a small program.
+    """Run random programs on a backend, judged by the interpreter.
+
+    What fails is bisected, and reduced to a small program.
 
     With FILE, a reproducer from such a run, ask the oracle that found it once more, on the same backend or on another. A campaign
     goes on from what the report directory holds, if that is of the same campaign. Exit status 1 if something was found.
