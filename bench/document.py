@@ -1,6 +1,7 @@
 """docs/performance.md: every measurement of this folder that stands beside a peer, run now and written down.
 
-    python bench/document.py [--python PYTHON] [--output FILE] [--rounds R] [--seconds S] [SECTION...]
+    python bench/document.py [--python PYTHON] [--output FILE] [--peers P,...] [--rounds R] [--seconds S]
+                             [SECTION...]
 
 Each section is the output of one script, with the command that gave it. `--python` runs the peers (an environment with the extra
 `bench`). Sections that are not asked for keep what the file says of them; so does a section whose script failed, and the failure
@@ -36,9 +37,10 @@ class Section:
     blocks: bool = False  # of bench/performance.py, which takes --rounds and --seconds
     peers: bool = True
 
-    def run(self, python: str, rounds: int, seconds: float) -> str:
+    def run(self, python: str, rounds: int, seconds: float, peers: str | None) -> str:
         """The section's text. Raises CalledProcessError."""
         timing = ("--rounds", str(rounds), "--seconds", str(seconds)) if self.blocks else ()
+        timing += ("--peers", peers) if self.blocks and peers else ()
         argv = (*self.command, *timing)
         print(f"{self.title}: python {shlex.join(argv)}", file=sys.stderr, flush=True)
         added = ("--python", python) if self.peers else ()
@@ -82,6 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sections", nargs="*", metavar="SECTION", help=", ".join(SECTIONS))
     parser.add_argument("--python", default=sys.executable, help="the interpreter that has the peers")
+    parser.add_argument("--peers", help="those of bench/performance.py, all by default")
     parser.add_argument("--output", type=Path, default=HERE.parent / "docs" / "performance.md")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.3)
@@ -92,7 +95,7 @@ def main() -> None:
     for name in o.sections or SECTIONS:
         section = SECTIONS[name]
         try:
-            found[section.title] = section.run(o.python, o.rounds, o.seconds)
+            found[section.title] = section.run(o.python, o.rounds, o.seconds, o.peers)
         except subprocess.CalledProcessError:
             failed.append(name)
         o.output.write_text("\n".join([HEAD, *(found[s.title] for s in SECTIONS.values() if s.title in found)]))
