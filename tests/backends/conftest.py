@@ -23,7 +23,7 @@ from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
 sys.path.insert(0, str(Path(__file__).parent))  # test modules share the modules of claims
-pytest.register_assert_rewrite("alu_claims", "kernel_claims")
+pytest.register_assert_rewrite("alu_claims", "kernel_claims", "render_claims")
 
 
 class Kernels(NamedTuple):

@@ -4,23 +4,21 @@ import numpy as np
 import pytest
 from kernel_claims import *  # noqa: F403 - the claims are tests
 from kernel_claims import GOLDEN, linear, register
+from render_claims import *  # noqa: F403 - the claims are tests
+from render_claims import Renderer
 
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.render import OPS, STACK_LIMIT, ZEROED, render
 from uops.backends.llvm.types import NATIVE
-from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS
-from uops.spec import args as A
 from uops.spec import build as B
 from uops.spec import dtypes as dt
-from uops.spec.errors import CompileError, Crash, Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.errors import CompileError
 
 
-def test_the_renderer_has_every_op_that_selection_leaves() -> None:
-    assert PLAIN_OPS <= OPS
-    assert frozenset(NATIVE) == PLAIN_DTYPES
+@pytest.fixture
+def renderer() -> Renderer:
+    return Renderer(render, frozenset(OPS), frozenset(NATIVE), STACK_LIMIT)
 
 
 @pytest.mark.parametrize("size", [1, ZEROED, ZEROED + 1, 300])
@@ -35,32 +33,6 @@ def test_reading_an_unwritten_register_is_no_undefined_behaviour_R61(kernels, ti
     text = render(linear(B.sink(*stores)))
     assert ("freeze" in text) == (size > ZEROED)
     assert ("zeroinitializer" in text) == (size <= ZEROED)
-
-
-@pytest.mark.parametrize("op", [Op.SPECIAL, Op.BARRIER, Op.WMMA, Op.CUSTOM, Op.INS], ids=lambda op: op.name)
-def test_an_op_that_this_target_lacks_is_refused_by_name(op: Op) -> None:
-    arg = {Op.SPECIAL: A.SpecialArg("g0"), Op.CUSTOM: A.CustomArg("x", dt.void), Op.INS: A.InsArg("nop", dt.void)}.get(op)
-    with pytest.raises(Unsupported, match=op.name):
-        render(UOp(Op.LINEAR, (UOp(op, (), arg),)))
-
-
-def test_what_is_no_kernel_is_a_crash_of_ours() -> None:
-    i, out = B.range_(3, 0), B.param(0, (3,), dt.int32)
-    place = B.at(out, i)
-    store = B.store(place, B.const(1))
-    with pytest.raises(Crash, match="never closed"):
-        render(UOp(Op.LINEAR, (out, i, place, store)))
-    with pytest.raises(Crash, match="before it is computed"):
-        render(UOp(Op.LINEAR, (out, place, i, store)))
-    with pytest.raises(Crash, match="not the innermost"):
-        render(UOp(Op.LINEAR, (out, i, place, store, B.end(store, i), B.end(store, i))))
-    with pytest.raises(Crash, match="takes a Linear"):
-        render(store)
-
-
-def test_private_buffers_that_do_not_fit_the_stack_are_refused() -> None:
-    with pytest.raises(CompileError, match="stack"):
-        render(UOp(Op.LINEAR, (register(STACK_LIMIT // 4 + 1, dt.float32, 904),)))
 
 
 @pytest.mark.parametrize(
