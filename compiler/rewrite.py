@@ -174,10 +174,11 @@ def _missing(root: UOp, done: Mapping[UOp, UOp]) -> list[UOp]:
     return order
 
 
-#: Weight of an op in the cost order; a leaf weighs 1. Division is dear, and dearer the more it divides, so that terms leave it.
+#: Weight of an op in the cost order; a leaf weighs 1. Division is dear, and dearer the more it divides, so that terms leave it;
+#: a remainder is dearer, so that it is taken last.
 # fmt: off
 WEIGHT: dict[Op, int] = {
-    Op.IDIV: 40, Op.MOD: 40, Op.SUB: 6, Op.NEG: 4, Op.MUL: 4, Op.CAST: 4, Op.NOT: 4, Op.WHERE: 6,
+    Op.IDIV: 40, Op.MOD: 41, Op.SUB: 6, Op.NEG: 4, Op.MUL: 4, Op.CAST: 4, Op.NOT: 4, Op.WHERE: 6,
     Op.CMPGT: 5, Op.CMPGE: 5, Op.CMPLE: 5,
 }
 # fmt: on

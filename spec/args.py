@@ -11,6 +11,7 @@ from enum import Enum
 
 from uops.spec.axes import AxisType
 from uops.spec.dtypes import DType
+from uops.spec.members import quick
 from uops.spec.ops import Op
 from uops.spec.record import dataclass
 
@@ -18,6 +19,7 @@ from uops.spec.record import dataclass
 Device = str | tuple[str, ...]
 
 
+@quick
 class AddrSpace(Enum):
     """Where a buffer lives."""
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import Enum
 
+from uops.spec.members import quick
 from uops.spec.record import dataclass
 
 
+@quick
 class AxisType(Enum):
     """How a Range is scheduled; the value is tinyspec's letter (`p` for the bestiary's Placeholder)."""
 

@@ -10,9 +10,11 @@ import math
 from enum import Enum
 from fractions import Fraction
 
+from uops.spec.members import quick
 from uops.spec.record import dataclass
 
 
+@quick
 class Kind(Enum):
     """What a dtype's values are."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
+from uops.spec.members import quick
+
 
 class Family(Enum):
     """The groups of the specification's tables; values are the words used in row ids."""
@@ -27,6 +29,7 @@ class Family(Enum):
     BESTIARY = "Bestiary"
 
 
+@quick
 class Op(Enum):
     """The operation of a node."""
 
@@ -153,8 +156,6 @@ class Op(Enum):
     PRECAST = auto()
     CUSTOMI = auto()
     MIN = auto()
-
-    __hash__ = object.__hash__  # members are unique; Enum's own hash is a Python function, and every table look-up pays it
 
     def __repr__(self) -> str:
         return f"Op.{self.name}"

@@ -7,10 +7,12 @@ A value of shape (w,) is a vector, and every op is one instruction, or a few, on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from uops.backends.facts import bounds, column, opposed
 from uops.backends.llvm.builder import Builder
+from uops.backends.llvm.exponential import exp2
 from uops.backends.llvm.types import bits, each, lanes_of, like, literal, parts, suffix, type_of, value_type, wide
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
@@ -62,10 +64,31 @@ def comparison(b: Builder, u: UOp, x: str, y: str) -> str:
 
 
 def maximum(b: Builder, u: UOp, x: str, y: str) -> str:
-    """R11: a float Max is NaN if either operand is; `llvm.maximum` says so and never becomes a libm call on x86."""
-    name = {"b": "umax", "s": "smax", "u": "umax", "f": "maximum"}[column(u.dtype)]
     t = type_of(u)
+    if u.dtype.is_float:
+        return _float_maximum(b, u, t, x, y)
+    name = {"b": "umax", "s": "smax", "u": "umax"}[column(u.dtype)]
     return b.emit(f"or {t} {x}, {y}") if u.dtype is dt.bool_ else b.intrinsic(name, t, x, y)
+
+
+def _float_maximum(b: Builder, u: UOp, t: str, x: str, y: str) -> str:
+    """R11: NaN if either operand is, and of two zeros one of them, the same in every evaluation (R27).
+
+    x86's maximum is y > x ? y : x, which keeps a NaN of x; that of y is put in by a select, as another NaN, so that LLVM does not
+    merge the two. A constant is no NaN. `llvm.maximum` also orders the zeros, at twice the price.
+    """
+    if _is_constant(u.src[0]):
+        x, y = y, x
+    greater = b.select(b.emit(f"fcmp ogt {t} {y}, {x}"), t, y, x)
+    if any(map(_is_constant, u.src)):
+        return greater
+    return b.select(b.emit(f"fcmp uno {t} {y}, {y}"), t, each(t, literal(math.nan, u.dtype)), greater)
+
+
+def _is_constant(u: UOp) -> bool:
+    """Whether a value is a number, the same in all lanes."""
+    first = u.src[0] if u.op is Op.STACK else u
+    return first.op is Op.CONST and first.arg.value == first.arg.value and all(s is first for s in u.src)
 
 
 def negate(b: Builder, u: UOp, x: str) -> str:
@@ -291,6 +314,7 @@ EMIT: dict[Op, Emit] = {
     Op.RECIP: reciprocal,
     Op.SQRT: square_root,
     Op.TRUNC: truncate,
+    Op.EXP2: exp2,
     Op.MULACC: multiply_add,
     Op.WHERE: select,
     Op.IDIV: idiv,

@@ -15,6 +15,7 @@ from uops.backends.calling import HostKernel
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.elf import defined_symbols
+from uops.backends.llvm.exponential import is_native
 from uops.backends.llvm.host import describe
 from uops.backends.llvm.render import ENTRY, OPS, PART, render
 from uops.backends.llvm.types import NATIVE
@@ -37,7 +38,6 @@ class LlvmTarget:
     name = "llvm"
     beside = True  # LLVM runs outside of Python's lock
     dtypes: frozenset[DType] = frozenset(NATIVE)
-    ops: frozenset[Op] = OPS
 
     def __init__(self, tier: Tier = Tier.FULL, store: ObjectCache | None = None) -> None:
         self.tier = tier
@@ -45,6 +45,7 @@ class LlvmTarget:
         self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
         host = self.host
         self.machine = describe(host)
+        self.ops: frozenset[Op] = OPS if is_native(host) else OPS - {Op.EXP2}
         self.key = cache.key(self.name, __version__, _pipeline(), host.llvm, host.triple, host.cpu, host.features, tier.name)
 
     def version(self) -> str:

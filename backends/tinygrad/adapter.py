@@ -61,7 +61,8 @@ class Tinygrad(Backend):
         """Raises Unsupported, and whatever tinygrad raises."""
         scope = Scope(self._library, self.name, _Uploads(self._library, inputs))
         values, written = scope.values(graph), scope.written(graph)
-        effects = [scope[b].after(*(scope[e] for e in stores)) for b, stores in written.items()] if graph.dtype is dt.void else []
+        asked = graph.dtype is dt.void or any(not math.prod(n.shape) for n, _ in values)  # nobody asks tinygrad for no elements
+        effects = [scope[b].after(*(scope[e] for e in stores)) for b, stores in written.items()] if asked else []
         arrays = self._realize(values, effects)
         return Result(tuple(arrays), {f"b{b.arg.unique}": self._bits(self._library.tensor(scope[b]), b.dtype) for b in written})
 

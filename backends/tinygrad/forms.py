@@ -4,6 +4,7 @@ Nothing is evaluated here and no result is repaired. Where a name or a form diff
 
 - Idiv and Mod are FLOORDIV and FLOORMOD; Not is `logical_not`; Div is `div`, since FDIV has no meaning in a tensor graph;
 - Mulacc is MUL and ADD, which tinygrad joins again on devices that have the op;
+- Shl and Shr shift by counts of the value's own dtype, since tinygrad's verifier wants that;
 - CmpGt, CmpGe and CmpLe are written with CMPLT, as tinygrad's own operators write them;
 - broadcasting is spelt out with Reshape and Expand;
 - a Reduce is the method `_rop`, which drops the reduced axes, and a Reshape that puts them back;
@@ -167,6 +168,15 @@ def _alu(name: str) -> Form:
     return form
 
 
+def _shift(name: str) -> Form:
+    def form(s: Scope, u: UOp) -> Node:
+        if u.src[1].dtype is not u.dtype:
+            raise Unsupported(f"{u.op.name} by a count of another dtype", s.backend)
+        return _alu(name)(s, u)
+
+    return form
+
+
 def _mulacc(s: Scope, u: UOp) -> Node:
     a, b, c = (broadcast(s[x], u.shape) for x in u.src)
     return a.alu(s.library.ops.MUL, b).alu(s.library.ops.ADD, c)
@@ -286,8 +296,8 @@ FORMS: dict[Op, Form] = {
     Op.XOR:       _alu("XOR"),
     Op.OR:        _alu("OR"),
     Op.AND:       _alu("AND"),
-    Op.SHR:       _alu("SHR"),
-    Op.SHL:       _alu("SHL"),
+    Op.SHR:       _shift("SHR"),
+    Op.SHL:       _shift("SHL"),
     Op.WHERE:     _where,
     Op.NEG:       _alu("NEG"),
     Op.SUB:       _alu("SUB"),

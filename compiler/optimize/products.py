@@ -196,10 +196,14 @@ def dots(s: Schedule, f: Facts, lanes: int) -> Schedule:
 
 
 def turned(s: Schedule, f: Facts, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule | None:
-    """A product with fewer columns than a vector has lanes, ready for lanes along its Reduce: the operand that is not contiguous
+    """A product with fewer columns, in all, than a vector has lanes, ready for lanes along its Reduce: the operand that is not contiguous
     there is turned in LOCAL memory. None for any other kernel."""
     lane = next((r for r in s.outputs if f.store.stride(r) == 1), None)
     if lane is None or extent(lane) >= lanes or len(f.reduces) != 1 or lane not in f.needs[f.reduces[0].src[0]] or f.held:
+        return None
+    rows = row_loop(s, f, lane)
+    beside = _beside_loop(s, f, rows, lane) if rows is not None else None
+    if beside is not None and extent(lane) * extent(beside) >= lanes:
         return None
     k, loads = closed_by(f.reduces[0])[-1], f.below(f.reduces[0])
     across = [a for a in loads if a.stride(k) not in COST]

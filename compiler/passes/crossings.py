@@ -2,7 +2,11 @@
 
 w vectors of w lanes are the rows of a square; its columns are what is wanted. Two rows at distance s exchange the halves of their
 blocks of 2s lanes, for s = w/2, ..., 1: after log2(w) steps rows are columns (Eklundh 1972), by w*log2(w) exchanges instead of w*w
-accesses of one element. Spec: Lowering Pipeline/Instruction Selection; R45.
+accesses of one element.
+
+Every second element, of w, stands in the even lanes of two contiguous vectors, whose odd lanes are not read.
+
+Spec: Lowering Pipeline/Instruction Selection; R45, R52.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from uops.compiler.decompose.build import constant
 from uops.compiler.passes.cuts import runs
 from uops.compiler.passes.positions import Piece, Sums, constants, index_of
 from uops.spec import dtypes as dt
+from uops.spec.args import LoadArg
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
@@ -81,3 +86,28 @@ def transposed(rows: Sequence[UOp]) -> list[UOp]:
                 v[i + s] = UOp(Op.WHERE, (upper, b, UOp(Op.INDEX, (a, down))))
         s //= 2
     return v
+
+
+def every_second(w: int) -> tuple[int, ...]:
+    """How far the lanes of such an access are from the first."""
+    return tuple(range(0, 2 * w, 2))
+
+
+def halves(places: Sequence[UOp], alt: UOp, gate: UOp, arg: LoadArg) -> UOp:
+    """The even lanes of the vectors at two places, which follow each other; `alt` and `gate` are those of the lanes wanted."""
+    w = int(gate.shape[0])
+    even = UOp(Op.STACK, tuple([constant(k % 2 == 0, dt.bool_) for k in range(w)]))
+    found = []
+    for n, place in enumerate(places):
+        twice = constants(tuple([(n * w + k) // 2 for k in range(w)]))
+        other, inside = (x if _is_one(x) else UOp(Op.INDEX, (x, twice)) for x in (alt, gate))
+        found.append(UOp(Op.LOAD, (place, other, even if _is_true(gate) else UOp(Op.AND, (inside, even))), arg))
+    return UOp(Op.STACK, tuple([UOp(Op.INDEX, (v, constants((k,)))) for v in found for k in range(0, w, 2)]))
+
+
+def _is_one(u: UOp) -> bool:
+    return u.op is Op.STACK and all(s is u.src[0] for s in u.src)
+
+
+def _is_true(u: UOp) -> bool:
+    return _is_one(u) and u.src[0].op is Op.CONST and bool(u.src[0].arg.value)

@@ -241,6 +241,18 @@ def stored_as(u: UOp) -> DType:
 
 
 def access(memory: UOp, flat: UOp, gate: UOp | None) -> UOp:
-    """The element at a flat position of 1-D memory; 0 where the gate is false, without touching the address (R52)."""
+    """The element at a flat position of 1-D memory; 0 where the gate is false, without touching the address (R52). A position that
+    exists, and is the same whether the gate holds or not, needs no gate: Pad chooses, and the Load can be made once."""
+    if gate is not None and _stands(memory, flat, gate):
+        gate = None
     extra = () if gate is None else (B.const(0, memory.dtype), gate)
     return UOp(Op.LOAD, (UOp(Op.INDEX, (memory, flat)), *extra), LoadArg())
+
+
+def _stands(memory: UOp, flat: UOp, gate: UOp) -> bool:
+    """Whether a position is inside of the memory, and does not change with what the gate depends on."""
+    bounds, size = flat.min_max, memory.shape[0]
+    if bounds is None or not isinstance(size, int) or not 0 <= bounds[0] <= bounds[1] < size:
+        return False
+    own = {u for u in toposort(flat) if u.op is Op.RANGE}
+    return not any(u in own for u in toposort(gate) if u.op is Op.RANGE)

@@ -52,7 +52,7 @@ def selected(body: UOp, target: Target) -> tuple[UOp, ...]:
     shaped = has_shape(toposort(body))
     accumulated = devectorise(body, machine_of(target), uniques) if shaped else accumulate(body, uniques)
     sized = machine_widths(accumulated)
-    primitive = _primitive(sized)
+    primitive = _primitive(sized, target.ops)
     simplified = (Scalars if shaped else Rewriter)(VALUES)(primitive)
     for u in toposort(simplified):
         if u.op in ALU and u.op not in target.ops:
@@ -67,16 +67,16 @@ class Scalars(Rewriter):
         return super().applied(u) if u.shape == () else None
 
 
-def _primitive(body: UOp) -> UOp:
-    """`body` with its elementwise ops decomposed and its small floats as bits."""
+def _primitive(body: UOp, native: frozenset[Op]) -> UOp:
+    """`body` with its elementwise ops decomposed, those that are not `native`, and its small floats as bits."""
     done: dict[UOp, UOp] = {}
     for u in toposort(body):
-        done[u] = _lower(u, tuple([done[s] for s in u.src]))
+        done[u] = _lower(u, tuple([done[s] for s in u.src]), native)
     note("decompose", body, done[body], done)
     return done[body]
 
 
-def _lower(u: UOp, src: tuple[UOp, ...]) -> UOp:
+def _lower(u: UOp, src: tuple[UOp, ...], native: frozenset[Op]) -> UOp:
     if u.op in (Op.PARAM, Op.BUFFER) and u.dtype in SMALL:
         return u.replace(src=src, arg=replace(u.arg, dtype=storage(u.dtype)))
     own = _OWN.get(u.op)
@@ -84,7 +84,7 @@ def _lower(u: UOp, src: tuple[UOp, ...]) -> UOp:
         return own[1](u.replace(src=src))
     if u.op is Op.CONST and u.dtype not in SMALL:
         return u
-    if u.op in _CONVERTED or (u.op in ALU and (is_elementary(u) or is_small(u))):
+    if u.op in _CONVERTED or (u.op in ALU and (is_small(u) or (is_elementary(u) and u.op not in native))):
         return lower([u], dict(zip(u.src, src)))[0]
     return u if src == u.src else u.replace(src=src)
 

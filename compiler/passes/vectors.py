@@ -26,7 +26,7 @@ from uops.compiler.decompose import SMALL
 from uops.compiler.decompose.build import constant
 from uops.compiler.linear import number
 from uops.compiler.log import active, note
-from uops.compiler.passes.crossings import Crossing, crossings, transposed
+from uops.compiler.passes.crossings import LEAST, Crossing, crossings, every_second, halves, transposed
 from uops.compiler.passes.cuts import cut
 from uops.compiler.passes.folds import Fold, build_fold, plan_fold
 from uops.compiler.passes.positions import MOVEMENT, NOTHING, SCALAR, Lanes, Piece, Sums, Term, constants, index_of, size
@@ -323,11 +323,20 @@ class Vectors:
     def _load(self, u: UOp, piece: Piece) -> UOp:
         w = len(piece)
         operands = self._gated(u, piece)
+        if self.machine.masks and w >= LEAST and (lanes := self.sums.of(index_of(u), piece)) and lanes.steps == every_second(w):
+            return self._load_halves(u, lanes, operands, w)
         address = self._address(u, piece)
         if w > 1 and _is_splat(address) and all(o.shape == () for o in operands):
             address, w = address.src[0], 1
         extra = (splat(operands[0], w), *operands[1:]) if operands else ()
         return UOp(Op.LOAD, (self._place(u, address), *extra), LoadArg())
+
+    def _load_halves(self, u: UOp, lanes: Lanes, operands: Sequence[UOp], w: int) -> UOp:
+        """Every second element, of two contiguous Loads."""
+        alt, gate = operands or (constant(0, u.dtype), constant(True, dt.bool_))
+        firsts = [self._sum(lanes, k) for k in (0, w // 2)]
+        places = [self._place(u, UOp(Op.ADD, (splat(b, w), constants(tuple(range(w)))))) for b in firsts]
+        return halves(places, splat(alt, w), splat(gate, w), u.arg)
 
     def _gated(self, u: UOp, piece: Piece) -> list[UOp]:
         """Alt or value, and gate, as they are built."""

@@ -5,16 +5,19 @@ A rule that the ledger does not hold as proved, as it is, is left out of the set
 
 from uops.compiler.prove.admission import admitted
 from uops.compiler.rewrite import Rule
-from uops.compiler.rules import booleans, casts, folding, index, integers, where
+from uops.compiler.rules import booleans, casts, divisions, folding, index, integers, where
 
 #: For index expressions and conditions, while ranges are pushed through movement ops.
-INDEXING: tuple[Rule, ...] = admitted((*folding.RULES, *index.RULES, *integers.RULES, *booleans.RULES, *where.RULES, *casts.RULES))
+INDEXING: tuple[Rule, ...] = admitted(
+    (*folding.RULES, *index.RULES, *divisions.RULES, *integers.RULES, *booleans.RULES, *where.RULES, *casts.RULES)
+)
 #: For the values of kernels, before and after instruction selection.
 VALUES: tuple[Rule, ...] = INDEXING
 
 THEMES: dict[str, tuple[Rule, ...]] = {
     "folding": folding.RULES,
     "index": index.RULES,
+    "divisions": divisions.RULES,
     "integers": integers.RULES,
     "booleans": booleans.RULES,
     "where": where.RULES,

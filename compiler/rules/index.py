@@ -22,13 +22,13 @@ m, _T = cst("m", MACHINE_INTS), TypeVar("T", MACHINE_INTS)
 zero = lift(0)
 
 
-def _node(found: Binding, name: str) -> UOp:
+def node(found: Binding, name: str) -> UOp:
     n = found[name]
     assert isinstance(n, UOp)
     return n
 
 
-def _cheaper(lhs: Pattern, rhs: Pattern, propose: Witness) -> Witness:
+def cheaper(lhs: Pattern, rhs: Pattern, propose: Witness) -> Witness:
     """The proposal, where the rule then lowers the cost."""
 
     def checked(found: Binding) -> dict[str, UOp] | None:
@@ -47,12 +47,12 @@ def _canonical(form: Pattern) -> Witness:
 
 
 def _product(found: Binding) -> dict[str, UOp]:
-    return {"k": number(_node(found, "c").arg.value * _node(found, "d").arg.value)}
+    return {"k": number(node(found, "c").arg.value * node(found, "d").arg.value)}
 
 
 def _as_source(found: Binding) -> dict[str, UOp] | None:
     """The constant c in the dtype of u, if it has it."""
-    value, d = _node(found, "c").arg.value, _node(found, "u").dtype
+    value, d = node(found, "c").arg.value, node(found, "u").dtype
     return {"e": UOp(Op.CONST, (), ConstArg(value, d))} if d.min <= value <= d.max else None
 
 
@@ -66,16 +66,16 @@ def _split(total: Sum, by: int) -> tuple[UOp, UOp]:
 
 def _multiples(found: Binding) -> dict[str, UOp] | None:
     """s = q*c + r."""
-    by = int(_node(found, "c").arg.value)
+    by = int(node(found, "c").arg.value)
     if by == 0:
         return None
-    parts = _split(linear(_node(found, "s")), by)
+    parts = _split(linear(node(found, "s")), by)
     return {"q": parts[0], "r": parts[1]}
 
 
 def _common_factor(found: Binding) -> dict[str, UOp] | None:
     """c = d*g and s = q*g + r, with g the largest common factor that c has with a coefficient."""
-    by, total = int(_node(found, "c").arg.value), linear(_node(found, "s"))
+    by, total = int(node(found, "c").arg.value), linear(node(found, "s"))
     best = max((math.gcd(n, by) for n in total.terms.values()), default=1)
     if best <= 1 or by <= 0:
         return None
@@ -87,8 +87,8 @@ def _narrow(op: Op) -> Witness:
     """The canonical form of x + m or x - m, where int32 holds it: an index in a kernel has a width (R08)."""
 
     def propose(found: Binding) -> dict[str, UOp] | None:
-        k = number(int(_node(found, "m").arg.value))
-        total = build(linear(UOp(op, (_node(found, "x"), k))))
+        k = number(int(node(found, "m").arg.value))
+        total = build(linear(UOp(op, (node(found, "x"), k))))
         bounds = total.min_max
         return {"k": k, "q": total} if bounds is not None and -(2**31) <= bounds[0] and bounds[1] < 2**31 else None
 
@@ -96,7 +96,7 @@ def _narrow(op: Op) -> Witness:
 
 
 def _sum_rule(name: str, lhs: Pattern, rhs: Pattern, when: Pattern, propose: Witness) -> Rule:
-    return Rule(name, lhs, rhs, when=when, witness=_cheaper(lhs, rhs, propose))
+    return Rule(name, lhs, rhs, when=when, witness=cheaper(lhs, rhs, propose))
 
 
 _FACTOR = (d > 0) & (r >= 0) & (r < g) & eq(c, d * g) & eq(s, q * g + r)
@@ -118,7 +118,6 @@ RULES = (
     _sum_rule("div-factor", s // c, q // d, _FACTOR, _common_factor),
     _sum_rule("mod-factor", s % c, (q % d) * g + r, _FACTOR, _common_factor),
     Rule("div-div", (x // c) // d, x // k, when=(c > 0) & (d > 0) & eq(k, c * d), witness=_product),
-    Rule("mod-mod", (x % c) % d, x % d, when=(d > 0) & eq(c % d, 0)),
     # A division by a constant of the source's dtype stays in that dtype, which for uint64 an index in int64 could not.
     Rule("mod-cast", cast(u, INDEX[0]) % c, cast(u % e, INDEX[0]), when=(c > 0) & eq(cast(e, INDEX[0]), c), witness=_as_source),
     Rule("div-cast", cast(u, INDEX[0]) // c, cast(u // e, INDEX[0]), when=(c > 0) & eq(cast(e, INDEX[0]), c), witness=_as_source),

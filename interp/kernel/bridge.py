@@ -56,10 +56,11 @@ def run_whole(m: Machine, root: UOp) -> Cell:
 
 
 def run_launch(m: Machine, root: UOp) -> Cell:
-    """A Linear of Calls: each comes after all that the ones before it did."""
+    """A Linear of Calls: each comes after all that the ones before it did, and runs as often as it is listed (R151)."""
     launches(m).arenas = {m.storage(b): Owners(b) for b in arenas(root)}
     for c in root.src:
         m.root.base = (1 << m.clock) - 1
+        m.root.cells.pop(c, None)
         m.evaluate(m.root, c)
     m.root.cells[root] = VOID
     return VOID

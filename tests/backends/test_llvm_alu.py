@@ -41,7 +41,7 @@ FORBIDDEN = re.compile(
 def test_no_instruction_carries_a_flag_that_licenses_poison_R05(kernels) -> None:
     cases = [(op, d, 2) for op in INTEGER for d in dt.INTS] + [(op, d, 2) for op in (*REAL, *COMPARE) for d in FLOATS]
     cases += [(op, d, 2) for op in (Op.SHL, Op.SHR, *COMPARE) for d in dt.INTS]
-    cases += [(op, d, 1) for op in UNARY_REAL for d in FLOATS] + [(Op.NEG, d, 1) for d in dt.INTS]
+    cases += [(op, d, 1) for op in (*UNARY_REAL, Op.EXP2) for d in FLOATS] + [(Op.NEG, d, 1) for d in dt.INTS]
     cases += [(Op.MULACC, d, 3) for d in NATIVE]
     seen = set()
     for op, d, arity in cases:

@@ -172,6 +172,14 @@ def test_kernels_are_flat_and_address_in_bounds_or_gated() -> None:
     assert any(u.op is Op.LOAD and len(u.src) == 3 for u in toposort(kernel.src[0]))
 
 
+def test_a_load_that_does_not_change_with_its_gate_has_none() -> None:
+    """The bias of a channel, where the pixels are padded: made once for all of them, and never outside of its memory."""
+    biased = b.add(b.param(0, (3, 4), dt.float32), b.expand(b.reshape(b.param(1, (3,), dt.float32), (3, 1)), (3, 4)))
+    (kernel,) = kernels(b.maximum(b.pad(biased, (0, 1), (3, 6)), 0.0))
+    loads = {u.src[0].src[0].shape: u for u in toposort(kernel.src[0]) if u.op is Op.LOAD}
+    assert len(loads[12,].src) == 3 and len(loads[3,].src) == 1
+
+
 def test_reshapes_leave_no_division_where_axes_match() -> None:
     x = b.param(0, (4, 6, 8), dt.float32)
     (kernel,) = kernels(b.reshape(b.add(b.reshape(x, (24, 8)), 1.0), (4, 6, 8)))

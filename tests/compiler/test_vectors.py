@@ -113,6 +113,26 @@ def test_squares_of_gated_loads_and_of_expressions() -> None:
     assert count(selected, Op.LOAD, (8,)) == 16 and count(selected, Op.LOAD, ()) == 0
 
 
+@pytest.mark.parametrize("d", [dt.bool_, dt.bfloat16, dt.float32, dt.uint64], ids=lambda d: d.name)
+@pytest.mark.parametrize("extent", [16, 13])
+def test_every_second_element_is_loaded_in_two_contiguous_halves(extent: int, d: DType) -> None:
+    """Its odd lanes are gated off, so that none is read; the lanes' own gates, of padded loops, hold beside that."""
+    x = (np.arange(3 * 2 * extent) % 97 % (2 if d is dt.bool_ else 97)).astype(NUMPY[d.name]).reshape(3, extent, 2)
+    graph = b.contiguous(b.reshape(b.shrink(p(0, 3, extent, 2, dtype=d), (0, 0, 1), (3, extent, 1)), (3, extent)))
+    root = scheduled(graph, padded(1, 16), split(1, 16, UPCAST))
+    selected = agree(root, {"p0": x})["selected"]
+    w = min(16, machine_of(FAST).lanes(d))
+    if machine_of(FAST).masks:
+        loads = [u for u in toposort(selected) if u.op is Op.LOAD]
+        assert [u.shape for u in loads] == [(w,)] * (2 * 16 // w) and all(u.src[2].shape == (w,) for u in loads)
+
+
+def test_every_second_element_with_an_alternative_of_its_own() -> None:
+    """Pad before the stride: gate and alternative change from lane to lane."""
+    graph = b.contiguous(b.reshape(b.shrink(b.reshape(b.pad(p(0, 29), (2,), (32,)), (16, 2)), (0, 1), (16, 1)), (16,)))
+    agree(scheduled(graph, split(0, 16, UPCAST)), {"p0": floats(29) + 50})
+
+
 def test_padded_rows_are_stored_in_whole_vectors() -> None:
     """The last lanes of a row, gated off, have the addresses of the next row's first."""
     root = scheduled(b.add(p(0, 6, 13), 1.0), padded(1, 16), split(1, 16, UPCAST), split(0, 3, UPCAST))

@@ -16,6 +16,7 @@ from uops.cli.common import to_reader
 from uops.cli.compile import compile_
 from uops.cli.conform import conform
 from uops.cli.fuzz import fuzz
+from uops.cli.mutants import mutants
 from uops.cli.prove import prove
 from uops.cli.run import run
 from uops.cli.search import search
@@ -84,5 +85,5 @@ def main() -> None:
     """An executable UOp specification: its rows, a reference interpreter, a compiler, and the judge of any backend."""
 
 
-for _command in (spec, check, run, compile_, view, search, bisect, stages, prove, conform, fuzz):
+for _command in (spec, check, run, compile_, view, search, bisect, stages, prove, conform, fuzz, mutants):
     main.add_command(_command)

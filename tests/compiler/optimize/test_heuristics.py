@@ -101,6 +101,14 @@ def test_rows_of_a_small_image_lie_beside_each_other_in_a_tile() -> None:
     assert sum(letter == "u" for letter, _ in shape(s)) >= 2
 
 
+def test_pixels_of_small_images_are_columns_together() -> None:
+    """Fewer in a row than a vector has lanes, but not in all: a tile of registers, and nothing is turned."""
+    corners = b.shrink(b.reshape(p(0, 32, 28 * 28), (32, 14, 2, 14, 2)), (0,) * 5, (32, 14, 1, 14, 1))
+    pixels, filters = b.reshape(corners, (1, 32, 14, 14)), b.reshape(p(1, 64, 32), (64, 32, 1, 1))
+    found = shape(choose(first(b.reduce(b.mul(filters, pixels), Op.ADD, (1,))), WIDE, count(100)))
+    assert not any(letter == "r" for letter, _ in found) and sum(letter == "u" for letter, _ in found) == 3
+
+
 def test_a_transposed_copy_is_a_square_of_lanes_of_two_loops() -> None:
     across = b.permute(p(0, 64, 96), (1, 0))
     assert shape(choose(first(across), WIDE, count(100))) == [("L", 6), ("L", 4), ("u", 16), ("u", 16)]
