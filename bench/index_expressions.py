@@ -78,6 +78,8 @@ def read(rows: Expression) -> UOp:
             made.append(b.variable(*src))
         elif op == "loop":
             made.append(UOp(Op.RANGE, (made[src[1]],), b.range_(2, src[0]).arg))
+        elif op == "le" and made[src[0]].op is Op.CONST:  # as both front ends write it
+            made.append(UOp(Op.CMPGE, (made[src[1]], made[src[0]])))
         else:
             made.append(UOp(OPS[op], tuple(made[k] for k in src)))
     return made[-1]

@@ -1,8 +1,9 @@
 """What one lowering remembers of nodes, so that no pass computes again what another one found.
 
-`Memory` holds, for nodes of the program being lowered: the order below a root (`uops.spec.node.toposort`), normal forms per list of
-rules (`Rewriter`), costs (`rewrite.cost`), and what functions that are `remembered` gave. All are functions of the node alone. It
-is in use inside of `with remembering(memory):`, in this thread, and dropped with the lowering.
+`Memory` holds, for nodes of the program being lowered: the order below a root (`uops.spec.node.toposort`), the loops around a node
+(`uops.spec.scope.open_ranges`), normal forms per list of rules (`Rewriter`), costs (`rewrite.cost`), and what functions that are
+`remembered` gave. All are functions of the node alone. It is in use inside of `with remembering(memory):`, in this thread, and
+dropped with the lowering.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class Memory:
     """`normal`: by whose normal forms they are, and the rules (kept alive, as they are known by identity)."""
 
     orders: dict[UOp, list[UOp]] = field(default_factory=dict)
-    normal: dict[tuple[type, int], tuple[Any, dict[UOp, UOp]]] = field(default_factory=dict)
+    opened: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
+    normal: dict[tuple[type, int], tuple[Any, dict[UOp, UOp], set[UOp]]] = field(default_factory=dict)
     costs: dict[UOp, int] = field(default_factory=dict)
     made: dict[tuple[object, UOp], UOp] = field(default_factory=dict)
 
@@ -61,8 +63,9 @@ def remembered(change: Callable[[UOp], UOp]) -> Callable[[UOp], UOp]:
 def remembering(found: Memory) -> Iterator[None]:
     """Use `found` inside."""
     before, _active.memory = _active.memory, found
-    orders, node.orders.kept = node.orders.kept, found.orders
+    kept = node.orders
+    outer, kept.kept, kept.opened = (kept.kept, kept.opened), found.orders, found.opened
     try:
         yield
     finally:
-        _active.memory, node.orders.kept = before, orders
+        _active.memory, (kept.kept, kept.opened) = before, outer

@@ -19,13 +19,14 @@ from uops.compiler.memory import Memory, memory, remembering
 from uops.compiler.passes.bodies import Kept, each
 from uops.compiler.passes.callify import callify
 from uops.compiler.passes.expand import expanded
+from uops.compiler.passes.joined import joined
 from uops.compiler.passes.linearize import linearized
 from uops.compiler.passes.optimize import Choose, choice, scheduled
 from uops.compiler.passes.plan import plan
 from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.passes.render import Rendering, rendered
 from uops.compiler.passes.select import select, selected
-from uops.compiler.target import Target, machine_of
+from uops.compiler.target import Machine, Target, machine_of
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
 from uops.spec.dtypes import DType
@@ -94,13 +95,18 @@ def _each(body: Body) -> Body:
     return lambda root, state: each(root, lambda u: body(u, state))
 
 
-def _optimize(body: UOp, state: Lowering) -> UOp:
-    if not state.config.optimize:
-        return body
+def _machine(state: Lowering) -> Machine:
+    """The machine, with no more cores than the program may take."""
     machine, threads = machine_of(state.target), state.config.threads
-    if 0 < threads < machine.cores:
-        machine = replace(machine, cores=threads)
-    return scheduled(body, machine, state.choose)
+    return replace(machine, cores=threads) if 0 < threads < machine.cores else machine
+
+
+def _join(root: UOp, state: Lowering) -> UOp:
+    return joined(root, state.external, _machine(state)) if state.config.optimize else root
+
+
+def _optimize(body: UOp, state: Lowering) -> UOp:
+    return scheduled(body, _machine(state), state.choose) if state.config.optimize else body
 
 
 def _select(root: UOp, state: Lowering) -> UOp:
@@ -129,8 +135,10 @@ PIPELINE: tuple[Pass, ...] = (
     Pass("callify", "callify", Dialect.TENSOR, Dialect.CALLIFIED, _callify),
     Pass("rangeify", "rangeify", Dialect.CALLIFIED, Dialect.KERNEL, lambda u, s: rangeify(u),
          (("callify", "kernels are split from one body without Functions, with its hazards made explicit"),)),
-    Pass("optimize", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _each(_optimize),
-         (("rangeify", "there are no ranges to schedule before"),), _optimize),
+    Pass("join", "optimize", Dialect.KERNEL, Dialect.SCHEDULED, _join,
+         (("rangeify", "kernels have the loops by which they are joined"),)),
+    Pass("optimize", "optimize", Dialect.SCHEDULED, Dialect.SCHEDULED, _each(_optimize),
+         (("join", "each part of a kernel is scheduled by itself"),), _optimize),
     Pass("expand", "expand", Dialect.SCHEDULED, Dialect.EXPANDED, _each(_expand),
          (("optimize", "it decides which ranges become shape"),), _expand),
     Pass("select", "select", Dialect.EXPANDED, Dialect.SELECTED, _select,

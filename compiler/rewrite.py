@@ -8,9 +8,9 @@ is sound alone. Termination: every step lowers `cost`, a fixed order on nodes; `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from uops.compiler.compiled import steps
+from uops.compiler.compiled import nothing, steps
 from uops.compiler.linear import same_sum
 from uops.compiler.log import Move, active
 from uops.compiler.memory import memory
@@ -97,9 +97,10 @@ class Rewriter:
         self.log = [] if log is None and active() is not None else log
         self.steps = steps(rules)
         self.done: dict[UOp, UOp] = {}
+        self.changed: set[UOp] = set()  # the nodes whose normal form is another one
         shared = memory() if self.log is None and not check else None
         if shared is not None:
-            self.done = shared.normal.setdefault((type(self), id(rules)), (rules, {}))[1]
+            _, self.done, self.changed = shared.normal.setdefault((type(self), id(rules)), (rules, {}, set()))
 
     def __call__(self, root: UOp) -> UOp:
         """The normal form of `root`; iterative."""
@@ -114,20 +115,22 @@ class Rewriter:
     def _normalise(self, root: UOp) -> None:
         """Fill `done` for everything below `root`. A frame is a graph to normalise: its nodes, sources first, and the nodes that
         will become what its root becomes. A rule that makes a new node opens a frame for it."""
-        done = self.done
+        done, changed, step = self.done, self.changed, self.steps
         frames: list[tuple[UOp, Iterator[UOp], tuple[UOp, ...]]] = [(root, iter(_missing(root, done)), ())]
         while frames:
             goal, order, waiting = frames[-1]
             for u in order:
                 if u in done:
                     continue
-                src = u.src
-                new = tuple([done[s] for s in src])
-                v = u if new == src else UOp(u.op, new, u.arg, u.tag)
-                found = done.get(v)
+                v, found = u, None
+                if not changed.isdisjoint(u.src):
+                    changed.add(u)
+                    v = UOp(u.op, tuple([done[s] for s in u.src]), u.arg, u.tag)
+                    found = done.get(v)
                 if found is None:
-                    next_ = self.applied(v)
+                    next_ = self.applied(v) if step[v.op] is not nothing else None
                     if next_ is not None:
+                        changed.update((u, v))
                         found = done.get(next_)
                         if found is None:
                             frames.append((next_, iter(_missing(next_, done)), (u, v)))
@@ -154,8 +157,27 @@ class Rewriter:
         return after
 
 
-def _missing(root: UOp, done: Mapping[UOp, UOp]) -> list[UOp]:
+def _missing(root: UOp, done: Mapping[UOp, UOp]) -> Iterable[UOp]:
     """The nodes at and below `root` that are not done, sources first."""
+    order: dict[UOp, None] = {}
+    try:
+        _enter(root, done, order)
+    except RecursionError:  # too deep for Python's stack
+        return _missing_deep(root, done)
+    return order
+
+
+def _enter(u: UOp, done: Mapping[UOp, UOp], order: dict[UOp, None]) -> None:
+    for s in u.src:
+        if s not in done and s not in order:
+            if s.src:
+                _enter(s, done, order)
+            else:
+                order[s] = None
+    order[u] = None
+
+
+def _missing_deep(root: UOp, done: Mapping[UOp, UOp]) -> list[UOp]:
     order: list[UOp] = []
     seen: set[UOp] = set()
     stack: list[UOp | None] = [root]  # a None lies on a node whose sources come before it

@@ -22,14 +22,13 @@ from typing import Any
 from uops import __version__
 from uops.backends.worker import Limits
 from uops.fuzz import kinds
+from uops.fuzz.cluster import Cluster
 from uops.fuzz.examine import Json, Setup, Triaged
 from uops.fuzz.journal import Journal
-from uops.fuzz.process import LIMITS, Examiner, Lost
-from uops.fuzz.reduce import MOST, reduce
-from uops.fuzz.reproducer import Reproducer, size, text
+from uops.fuzz.process import LIMITS, Lost
+from uops.fuzz.reduce import MOST
+from uops.fuzz.work import BATCH, Crew, Hand, Job, Local
 
-#: Cases between two lines of the journal.
-BATCH = 32
 MOST_REDUCED = 64
 _PER_BATCH = 4
 JOURNAL, FINDINGS = "journal.jsonl", "findings"
@@ -77,25 +76,33 @@ class Campaign:
 
     def __init__(
         self, setup: Setup, directory: Path, *, cases: int | None = None, seconds: float | None = None, jobs: int = 1,
-        limits: Limits = LIMITS, most: int = MOST, until: int | None = None,
+        limits: Limits = LIMITS, most: int = MOST, until: int | None = None, cluster: str | None = None,
     ) -> None:  # fmt: skip
-        """`most` questions are asked to reduce a finding; with `until`, no case is begun after so many findings. Raises
-        BrokenBackend, OtherCampaign, UnknownKind, OSError."""
-        self.setup, self.directory, self.cases, self.seconds, self.jobs = setup, directory, cases, seconds, jobs
-        self.limits, self.most, self.until = limits, most, until
+        """`most` questions are asked to reduce a finding; with `until`, no case is begun after so many findings. `cluster` is the
+        address of a Dask scheduler, whose workers do it all; `jobs` says nothing then. Raises BrokenBackend, OtherCampaign,
+        UnknownKind, NoCluster, OSError."""
+        self.setup, self.directory, self.cases, self.seconds = setup, directory, cases, seconds
+        self.most, self.until = most, until
         kinds.known(setup.kinds)
-        with Examiner(setup, limits) as probe:
-            self.version = probe.version()
-        self.journal = Journal(directory / JOURNAL, self._heading())
+        self.crew: Crew = Local(setup, limits, jobs) if cluster is None else Cluster(setup, limits, cluster)
+        try:
+            self.version = self.crew.version()
+            self.journal = Journal(directory / JOURNAL, self._heading())
+        except BaseException:
+            self.crew.close()
+            raise
         self.state = _State(self.journal)
         self.started = time.monotonic()
         self.before = self.state.done_cases
-        self.restarts = 0
         self._turn = threading.Condition()
         self._running = 0
         self._stop = False
-        self._examiners: list[Examiner] = []
         self._failure: BaseException | None = None
+
+    @property
+    def restarts(self) -> int:
+        """Processes that were lost."""
+        return self.crew.restarts
 
     def _heading(self) -> Json:
         head = self.setup.to_json()
@@ -103,7 +110,7 @@ class Campaign:
 
     def run(self, progress: Progress | None = None) -> Summary:
         """Run to the end, or to Ctrl-C."""
-        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self.jobs)]
+        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self.crew.jobs)]
         for t in threads:
             t.start()
         try:
@@ -115,6 +122,7 @@ class Campaign:
             self.stop()
         for t in threads:
             t.join()
+        self.crew.close()
         if self._failure is not None:
             raise self._failure
         self.journal.close()
@@ -130,8 +138,7 @@ class Campaign:
         with self._turn:
             self._stop = True
             self._turn.notify_all()
-        for e in self._examiners:
-            e.stop()
+        self.crew.stop()
 
     def summary(self) -> Summary:
         """What the journal says; writes the files of the findings."""
@@ -143,22 +150,17 @@ class Campaign:
         self.state.write(self.directory / FINDINGS, found.found)
         return found
 
-    # One thread per process.
+    # One thread per hand.
 
     def _work(self) -> None:
-        with Examiner(self.setup, self.limits) as examiner:
-            self._examiners.append(examiner)
-            try:
+        try:
+            with self.crew.hand() as hand:
                 while (task := self._next()) is not None:
-                    self._do(task, examiner)
-            except Lost:
-                if not self._stop:
-                    raise
-            except BaseException as e:
-                self._failure = e
+                    self._do(task, hand)
+        except BaseException as e:
+            if not (self._stop and isinstance(e, Lost)):
+                self._failure = self._failure or e
                 self.stop()
-            finally:
-                self.restarts += examiner.restarts
 
     def _next(self) -> _Task | None:
         """What to do next; waits while others may still find something to do."""
@@ -184,9 +186,9 @@ class Campaign:
         self.state.taken.add(("batch", number))
         return "batch", number
 
-    def _do(self, task: _Task, examiner: Examiner) -> None:
+    def _do(self, task: _Task, hand: Hand) -> None:
         try:
-            line = {"batch": self._examine, "triaged": self._triage, "reduced": self._reduce}[task[0]](task[1], examiner)
+            line = hand.line(self._job(*task))
             self.journal.add({task[0]: line})
             with self._turn:
                 self.state.learn(task[0], line)
@@ -195,43 +197,12 @@ class Campaign:
                 self._running -= 1
                 self._turn.notify_all()
 
-    def _examine(self, number: int, examiner: Examiner) -> Json:
-        first = number * BATCH
-        stop = first + BATCH if self.cases is None else min(first + BATCH, self.cases)
-        began = time.monotonic()
-        found = examiner.batch(first, stop)
-        seconds = round(time.monotonic() - began, 3)
-        return {"number": number, "cases": stop - first, "counts": dict(sorted(found.counts.items())), "findings": found.findings,
-                "seconds": seconds}  # fmt: skip
-
-    def _triage(self, k: int, examiner: Examiner) -> Json:
-        sample, oracle = examiner.settle(*self._drawn(k), self.state.oracle(k))
-        found = examiner.triage(sample, self._drawn(k)[1], oracle)
-        return {"k": k, "triaged": found and found.to_json()}
-
-    def _drawn(self, k: int) -> tuple[kinds.Sample, int]:
-        """Case `k`, and what the oracles' choices for it depend on."""
-        return kinds.sample(self.setup.seed, k, self.setup.kinds), kinds.number(self.setup.seed, k)
-
-    def _reduce(self, k: int, examiner: Examiner) -> Json:
-        first = self.state.triaged[k]
-        assert first is not None
-        drawn, seed = self._drawn(k)
-        sample, _ = examiner.settle(drawn, seed, self.state.oracle(k))
-        last = first
-
-        def fails(s: kinds.Sample) -> bool:
-            nonlocal last
-            found = examiner.triage(s, seed, first.oracle)
-            if found is None or not found.like(first):
-                return False
-            last = found
-            return True
-
-        small = reduce(sample, fails, self.most)
-        about = {"oracle": first.oracle, "setup": self.setup.to_json(), "seed": seed, "case": k, "subject": self.version,
-                 "uops": __version__, "generator": kinds.VERSION, "found": last.to_json()}  # fmt: skip
-        return {"k": k, "triaged": last.to_json(), "nodes": size(small), "text": text(Reproducer(small, about))}
+    def _job(self, about: str, number: int) -> Job:
+        if about == "batch":
+            stop = (number + 1) * BATCH
+            return Job(about, number, self.setup, stop if self.cases is None else min(stop, self.cases))
+        first = self.state.triaged.get(number)
+        return Job(about, number, self.setup, 0, self.state.oracle(number), first and first.to_json(), self.most)
 
 
 _Task = tuple[str, int]

@@ -24,7 +24,7 @@ from uops.compiler.pipeline import Pass
 from uops.compiler.rules import INDEXING
 from uops.compiler.runtime import Compiled
 from uops.compiler.target import Target
-from uops.fuzz import coverage, launches
+from uops.fuzz import calls, coverage, launches
 from uops.fuzz.bestiary import disagreement
 from uops.fuzz.bisect import bisect
 from uops.fuzz.draw import SeededDraw
@@ -158,6 +158,14 @@ def _again(c: Context) -> Fault | None:
     return fault or next((f for k in c.expected.strict if (f := differs(k, c.ran[0][k], found[k]))), None)
 
 
+def _called(c: Context) -> Fault | None:
+    """The program as users call it, through all caches and natively where the target has that."""
+    try:
+        return calls.faults(c.sample.graph, c.sample.inputs, c.target(), c.ran[0], c.draw("called"))
+    except (CompileError, Unsupported) as e:
+        raise Refused(str(e)) from e
+
+
 def _leaks(c: Context) -> Fault | None:
     """A compiled program that is called again and again keeps nothing."""
     try:
@@ -178,7 +186,15 @@ def _legalized(c: Context) -> Fault | None:
 
 def _scheduled(c: Context) -> Fault | None:
     """The program with the sample's schedule, or a drawn one."""
-    sequence = _sequence(c)
+    return _with_schedules(c, _sequence(c))
+
+
+def _searched(c: Context) -> Fault | None:
+    """The program with schedules that a search may choose."""
+    return _with_schedules(c, _sequence(c, "beam"))
+
+
+def _with_schedules(c: Context, sequence: Sequencer) -> Fault | None:
     judge = Judge(c.sample.graph, c.sample.inputs, expected=c.expected)
     side = Side.END if c.seed % 2 else Side.START
     try:
@@ -194,12 +210,12 @@ def _scheduled(c: Context) -> Fault | None:
     return next((f for k in judge.sets if (f := outside(c.expected, k, found))), None)
 
 
-def _sequence(c: Context) -> Sequencer:
-    return Sequencer(c.sample.opts or f"draw {number(c.seed, 'scheduled')}")
+def _sequence(c: Context, source: str = "draw") -> Sequencer:
+    return Sequencer(c.sample.opts or f"{source} {number(c.seed, 'scheduled')}")
 
 
-def _settled_schedule(c: Context) -> tuple[Sample, str]:
-    sequence = _sequence(c)
+def _settled_schedule(c: Context, source: str = "draw") -> tuple[Sample, str]:
+    sequence = _sequence(c, source)
     lowered(c.sample.graph, c.target(), passes(sequence), upto="optimize")
     return c.sample._replace(opts=sequence.done), "scheduled"
 
@@ -294,6 +310,10 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            made=lambda c: Made(c.sample, None, UNOPTIMISED)),
     Oracle("scheduled",   "with legal OptOps, drawn from their table, the same is given", _scheduled, 4, 1.5, frozenset({COMPILER}),
            made=lambda c: Made(c.sample, passes(_sequence(c))), settle=_settled_schedule),
+    Oracle("searched",    "with schedules that a search may choose the same is given", _searched, 8, 1.5, frozenset({COMPILER}),
+           made=lambda c: Made(c.sample, passes(_sequence(c, "beam"))), settle=lambda c: _settled_schedule(c, "beam")),
+    Oracle("called",      "called from Python, with arguments of any form, it does what it does otherwise", _called, 8, 1.5,
+           frozenset({COMPILER})),
     Oracle("illegal",     "illegal OptOps are rejected with a reason", _illegal, 8, 0.3, frozenset({COMPILER})),
     Oracle("related",     "a related program gives the same", _related, 4, 1.0, settle=_settled_relation),
     Oracle("rule-off",    "without one of the rewrite rules the same is given", _rule_off, 16, 1.5, frozenset({COMPILER})),

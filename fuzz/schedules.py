@@ -5,24 +5,29 @@ optimizer meets them.
 
     0:global; 0:split 1 4 UPCAST; 0:split 0 8 LOOP top; 0:padto 2 5; 1:swap 0 1; 1:nolocals
 
-`draw N` stands for what the seed N draws for each kernel. `passes(opts, machine)` is the pipeline with such a schedule in place of
+`draw N` stands for what the seed N draws for each kernel, `beam N` for what it draws among the schedules that a search may choose
+(`uops.compiler.optimize.search`): those start from the hand-written choice (`0:chosen`), from joined walks through memory
+(`0:joined`) or from the kernel's own loops. `passes(chosen)` is the pipeline with such a schedule in place of
 the compiler's choice; what is not legal any more, after a program was made smaller, is left out. Spec: Kernel Optimizations
 (OptOps); R90 to R98.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 from uops.compiler import pipeline
 from uops.compiler.config import Config
+from uops.compiler.optimize.accesses import merged
 from uops.compiler.optimize.schedule import Rejected, Schedule, apply, begin, greatest, lanes_of, reason_against, typed
+from uops.compiler.optimize.search import STARTS, moves
 from uops.compiler.passes.bodies import each
-from uops.compiler.passes.optimize import Choose, scheduled
+from uops.compiler.passes.optimize import Choose, hand_written, scheduled
 from uops.compiler.pipeline import Lowering, Pass, run_pass
 from uops.compiler.target import Machine, Target, machine_of
 from uops.fuzz.draw import SeededDraw
@@ -36,6 +41,8 @@ FACTORS = (2, 3, 4, 5, 7, 8, 16, 0)  # 0: the whole axis
 #: Lanes side by side, lanes of a workgroup, and iterations of one kernel, at most.
 _SIDE_BY_SIDE, _LANES, _MOST = 64, 64, 1 << 15
 _TRIES = 24
+#: Moves of a search that are looked at in one step.
+_MOVES = 64
 
 
 # -------------------------------------------------------------------------------------------------------------------- text
@@ -85,8 +92,9 @@ class Sequencer:
     """A choice of schedules, as `uops.compiler.passes.optimize` takes one. `done` is the text of what it chose."""
 
     def __init__(self, opts: str) -> None:
-        drawn = re.fullmatch(r"\s*draw (\d+)\s*", opts)
-        self._seed = int(drawn.group(1)) if drawn else None
+        drawn = re.fullmatch(r"\s*(draw|beam) (\d+)\s*", opts)
+        self._draws = {"draw": self._drawn, "beam": self._searched}[drawn.group(1)] if drawn else None
+        self._seed = int(drawn.group(2)) if drawn else 0
         self._given = {} if drawn else _parts(opts)
         self._kernel = 0
         self._done: list[str] = []
@@ -97,17 +105,20 @@ class Sequencer:
 
     def __call__(self, s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
         k, self._kernel = self._kernel, self._kernel + 1
-        if self._seed is not None:
-            return self._drawn(s, machine, k, SeededDraw(number(self._seed, k)))
+        step = functools.partial(self._step, machine=machine, uniques=uniques, k=k)
+        if self._draws is not None:
+            return self._draws(s, machine, step, SeededDraw(number(self._seed, k)))
         for text in self._given.get(k, ()):
-            s = self._step(s, machine, k, text)
+            s = step(s, text)
         return s
 
-    def _step(self, s: Schedule, machine: Machine, k: int, text: str) -> Schedule:
+    def _step(self, s: Schedule, text: str, machine: Machine, uniques: Iterator[int], k: int) -> Schedule:
         """One part of a sequence; nothing where it may not be applied."""
         try:
             if text == "global":
                 after = typed(s, dict.fromkeys(_free(s), AxisType.GLOBAL))
+            elif text in STARTS:
+                after = _start(s, text, machine, uniques)
             else:
                 opt = parse(text)
                 after = apply(s, opt, machine) if _may(s, opt, machine) else s
@@ -117,14 +128,36 @@ class Sequencer:
             self._done.append(f"{k}:{text}")
         return after
 
-    def _drawn(self, s: Schedule, machine: Machine, k: int, draw: SeededDraw) -> Schedule:
+    def _drawn(self, s: Schedule, machine: Machine, step: Step, draw: SeededDraw) -> Schedule:
         if _free(s) and draw.chance(60):
-            s = self._step(s, machine, k, "global")
+            s = step(s, "global")
         for _ in range(draw.integer(1, 6)):
             opt = _legal(s, machine, draw)
             if opt is not None:
-                s = self._step(s, machine, k, spell(opt))
+                s = step(s, spell(opt))
         return s
+
+    def _searched(self, s: Schedule, machine: Machine, step: Step, draw: SeededDraw) -> Schedule:
+        start = draw.choice(STARTS)
+        s = step(s, start)
+        if start != "chosen" and machine.workgroup and _free(s):
+            s = step(s, "global")
+        for _ in range(draw.integer(0, 3)):
+            options = list(islice(moves(s, machine), _MOVES))
+            for opt in draw.choice(options) if options else ():
+                s = step(s, spell(opt))
+        return s
+
+
+#: Does one part of a sequence.
+Step = Callable[[Schedule, str], Schedule]
+
+
+def _start(s: Schedule, name: str, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """Where a search starts; the kernel itself is `plain`."""
+    if s.done or name == "plain":
+        return s
+    return hand_written(s, machine, uniques) if name == "chosen" else merged(s)
 
 
 def _free(s: Schedule) -> list[UOp]:

@@ -25,6 +25,9 @@ class _Quick(type):
     def __len__(cls) -> int:
         return len(cls._member_map_)
 
+    def __contains__(cls, x: object) -> bool:
+        return isinstance(x, cls)
+
     def __getitem__(cls, name: str) -> Enum:
         return cls._member_map_[name]
 
@@ -35,6 +38,6 @@ class _Quick(type):
 
 def quick(made: type[E]) -> type[E]:
     """The decorator of an Enum that needs no more of its metaclass once it is made."""
-    made.__hash__ = object.__hash__  # type: ignore[assignment,method-assign]
+    made.__hash__ = object.__hash__  # type: ignore[method-assign]
     made.__class__ = _Quick  # type: ignore[assignment]
     return made

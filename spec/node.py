@@ -223,9 +223,11 @@ def _fill_deep(root: UOp, slot: str) -> Any:
 
 
 class _Orders(threading.local):
-    """`kept`: orders found before, by root, while somebody keeps them in this thread (`uops.compiler.memory`)."""
+    """What somebody keeps in this thread (`uops.compiler.memory`): `kept`, orders found before, by root; `opened`, the ranges in
+    whose loops a node stands (`uops.spec.scope`)."""
 
     kept: dict[UOp, list[UOp]] | None = None
+    opened: dict[UOp, frozenset[UOp]] | None = None
 
 
 orders = _Orders()
@@ -278,24 +280,21 @@ def _toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None) -> lis
 
 def _toposort_shallow(roots: Iterable[UOp]) -> list[UOp]:
     """The same order by recursion, in half the time."""
-    seen: set[UOp] = set()
-    order: list[UOp] = []
+    order: dict[UOp, None] = {}
     for u in roots:
-        if u not in seen:
-            _visit(u, seen, seen.add, order.append)
-    return order
+        if u not in order:
+            _visit(u, order)
+    return list(order)
 
 
-def _visit(u: UOp, seen: set[UOp], enter: Callable[[UOp], None], add: Callable[[UOp], None]) -> None:
-    enter(u)
+def _visit(u: UOp, order: dict[UOp, None]) -> None:
     for s in u.src:
-        if s not in seen:
+        if s not in order:
             if s.src:
-                _visit(s, seen, enter, add)
+                _visit(s, order)
             else:
-                enter(s)
-                add(s)
-    add(u)
+                order[s] = None
+    order[u] = None
 
 
 def users(order: Iterable[UOp]) -> dict[UOp, list[UOp]]:
@@ -309,10 +308,11 @@ def users(order: Iterable[UOp]) -> dict[UOp, list[UOp]]:
 
 
 def substitute(root: UOp, replacement: dict[UOp, UOp]) -> UOp:
-    """`root` with each key of `replacement` replaced; a replaced node's own sources are not entered; iterative."""
+    """`root` with each key of `replacement` replaced, whatever that has for sources; iterative."""
     done: dict[UOp, UOp] = dict(replacement)
-    for u in toposort(root, gate=lambda n: n not in replacement):
-        if u not in done:
-            src = tuple(done[s] for s in u.src)
-            done[u] = u if src == u.src else u.replace(src=src)
-    return done[root]
+    changed = set(done)
+    for u in toposort(root):
+        if not changed.isdisjoint(u.src) and u not in changed:
+            changed.add(u)
+            done[u] = UOp(u.op, tuple([done.get(s, s) for s in u.src]), u.arg, u.tag)
+    return done.get(root, root)

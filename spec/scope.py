@@ -16,7 +16,7 @@ from uops.spec.args import AddrSpace
 from uops.spec.argtypes import arg_fault
 from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp, toposort, users
+from uops.spec.node import UOp, orders, toposort, users
 from uops.spec.ops import ALU, Op
 
 BODIED = frozenset({Op.FUNCTION, Op.CALL})
@@ -85,19 +85,25 @@ def closed_by(u: UOp) -> tuple[UOp, ...]:
 
 
 _NONE: frozenset[UOp] = frozenset()
-_LINEAR = Op.LINEAR  # a member is slow to reach through its class
+_MANY = 5  # sources of a vector, which has the same few in many lanes
 
 
 def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
-    """For each of `nodes` (sources first) the ranges in whose loops it stands; bodies are not entered."""
-    found: dict[UOp, frozenset[UOp]] = {}
+    """For each of `nodes` (sources first) the ranges in whose loops it stands; bodies are not entered. While orders are kept, the
+    table is theirs too, and holds other nodes besides."""
+    found = orders.opened
+    if found is None:
+        found = {}
     for u in nodes:
+        if u in found:
+            continue
         op, opened = u.op, _NONE
-        for s in u.src if op not in BODIED else u.src[1:]:
+        src = u.src if op not in BODIED else u.src[1:]
+        for s in src if len(src) < _MANY else set(src):
             below = found[s]
             if below is not opened and not below <= opened:
                 opened = opened | below if opened else below
-        if op is _LINEAR:  # a sequence that opens and closes its own blocks
+        if op is Op.LINEAR:  # a sequence that opens and closes its own blocks
             opened = _NONE
         elif op in RANGE_ENDING:
             opened = opened.difference(closed_by(u))

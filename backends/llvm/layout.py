@@ -114,6 +114,8 @@ _LANES = 64
 def registers(instructions: Sequence[UOp]) -> frozenset[UOp]:
     """REG Buffers that are only read and written as a whole, without a gate: they are values, not memory."""
     whole = {u for u in instructions if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.REG and 0 < u.arg.size <= _LANES}
+    if not whole:
+        return frozenset()
     buffer_of: dict[UOp, UOp] = {u: u for u in whole}  # views
     for u in instructions:
         for k, s in enumerate(u.src):

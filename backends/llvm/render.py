@@ -458,6 +458,8 @@ _VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
 
 def _changes(instructions: Iterable[UOp], kept: frozenset[UOp]) -> dict[UOp, list[UOp]]:
     """The registers that are stored to in each loop or If, in order."""
+    if not kept:
+        return {}
     found: dict[UOp, dict[UOp, None]] = {}
     opened: list[UOp] = []
     for u in instructions:

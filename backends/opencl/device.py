@@ -26,6 +26,26 @@ from uops.spec.errors import Crash, Unsupported
 PLATFORM = "Portable Computing Language"
 #: Divisions and square roots of float32 are rounded correctly; nothing else is relaxed either.
 OPTIONS = ("-w", "-cl-std=CL1.2", "-cl-fp32-correctly-rounded-divide-sqrt")
+#: Nine tenths of a build are Clang's header of all functions of OpenCL C. Its guard keeps it out, and these are what our texts use;
+#: the types are those of the header, so that a PoCL which reads it all the same sees each declared twice.
+_NO_HEADER = "-D_OPENCL_H_"
+_DECLARED = """#define BUILTIN __attribute__((overloadable))
+#ifndef CLK_LOCAL_MEM_FENCE
+#define CLK_LOCAL_MEM_FENCE 1
+#define CLK_GLOBAL_MEM_FENCE 2
+#endif
+unsigned long BUILTIN __attribute__((const)) get_group_id(unsigned);
+unsigned long BUILTIN __attribute__((const)) get_local_id(unsigned);
+void BUILTIN __attribute__((convergent)) barrier(unsigned);
+float BUILTIN __attribute__((const)) fma(float, float, float);
+double BUILTIN __attribute__((const)) fma(double, double, double);
+float BUILTIN __attribute__((const)) sqrt(float);
+double BUILTIN __attribute__((const)) sqrt(double);
+unsigned BUILTIN atomic_cmpxchg(volatile __global unsigned *, unsigned, unsigned);
+unsigned BUILTIN atomic_cmpxchg(volatile __local unsigned *, unsigned, unsigned);
+unsigned long BUILTIN atom_cmpxchg(volatile __global unsigned long *, unsigned long, unsigned long);
+unsigned long BUILTIN atom_cmpxchg(volatile __local unsigned long *, unsigned long, unsigned long);
+"""
 
 
 def missing() -> str | None:
@@ -108,10 +128,18 @@ def compile_program(source: str) -> bytes:
     """The binary of a program. Raises Crash with the compiler's messages, for rendered text is ours."""
     d = device()
     try:
-        program = d.cl.Program(d.context, source).build(options=list(OPTIONS), cache_dir=False)
+        try:
+            program = _built(_DECLARED + source, (*OPTIONS, _NO_HEADER))
+        except d.cl.Error:  # another PoCL may declare something in another way
+            program = _built(source, OPTIONS)
         return bytes(program.get_info(d.cl.program_info.BINARIES)[0])
     except d.cl.Error as e:
         raise Crash(f"OpenCL rejects the rendered kernel: {e}\n{source}") from e
+
+
+def _built(source: str, options: Sequence[str]) -> Any:
+    d = device()
+    return d.cl.Program(d.context, source).build(options=list(options), cache_dir=False)
 
 
 def load_program(binary: bytes, entry: str) -> Any:

@@ -21,7 +21,7 @@ from uops.backends.tinygrad.forms import Library, Node, Scope
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
+from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.result import Result
 
@@ -60,20 +60,21 @@ class Tinygrad(Backend):
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Raises Unsupported, and whatever tinygrad raises."""
         scope = Scope(self._library, self.name, _Uploads(self._library, inputs))
-        values, written = scope.values(graph), scope.written(graph)
-        asked = graph.dtype is dt.void or any(not math.prod(n.shape) for n, _ in values)  # nobody asks tinygrad for no elements
-        effects = [scope[b].after(*(scope[e] for e in stores)) for b, stores in written.items()] if asked else []
+        values = [(scope[v], v) for v in scope.values(graph)]
+        written = scope.written(graph)
+        asked = set(toposort(*(v for n, v in values if math.prod(n.shape))))  # nobody asks tinygrad for no elements
+        effects = [scope[b].after(*(scope[e] for e in stores)) for b, stores in written.items() if not asked.issuperset(stores)]
         arrays = self._realize(values, effects)
         return Result(tuple(arrays), {f"b{b.arg.unique}": self._bits(self._library.tensor(scope[b]), b.dtype) for b in written})
 
-    def _realize(self, values: list[tuple[Node, DType]], effects: list[Node]) -> list[Any]:
+    def _realize(self, values: list[tuple[Node, UOp]], effects: list[Node]) -> list[Any]:
         """Run all in one schedule, values into buffers of our own on the device; the values' bits."""
         tensor = self._library.tensor
         outs = [tensor.empty(*n.shape, dtype=n.dtype) for n, _ in values]
         ready = [o.assign(tensor(n)) for o, (n, _) in zip(outs, values, strict=True) if math.prod(n.shape)]
         if wanted := [*ready, *map(tensor, effects)]:
             tensor.realize(*wanted)
-        return [self._bits(o, d) for o, (_, d) in zip(outs, values, strict=True)]
+        return [self._bits(o, v.dtype) for o, (_, v) in zip(outs, values, strict=True)]
 
     def _bits(self, t: Any, d: DType) -> Any:
         """What a tensor's memory holds."""

@@ -10,6 +10,7 @@ Nothing is evaluated here and no result is repaired. Where a name or a form diff
 - a Reduce is the method `_rop`, which drops the reduced axes, and a Reshape that puts them back;
 - Load is `clone`, a fresh buffer; a gate, on a Load or a Store, is a `where` with the alternative or the old contents;
 - Slice is Shrink and Bitcast of a buffer; Index with a vector is subscription, one axis at a time (R45);
+- what is computed for a Call, whose body stores, is `contiguous`, since such a call takes buffers;
 - a named variable is a bound Variable; an index computed at run time is the integer tensor that it is cast from.
 """
 
@@ -64,10 +65,10 @@ class Scope:
             return INDEX_FORMS.get(u.op, _unsupported)
         return FORMS.get(u.op, _unsupported)
 
-    def values(self, root: UOp) -> list[tuple[Node, DType]]:
+    def values(self, root: UOp) -> list[UOp]:
         """The values of a root, in order."""
         if root.dtype is not dt.void:
-            return [(self[root], root.dtype)]
+            return [root]
         return [v for s in root.src for v in self.values(s)] if root.op in (Op.TUPLE, Op.SINK, Op.GROUP) else []
 
     def written(self, root: UOp) -> dict[UOp, list[UOp]]:
@@ -143,6 +144,8 @@ def _param(s: Scope, u: UOp) -> Node:
     if arg.slot is None:
         return lib.node.variable(arg.name, *arg.bounds).bind(s.source.number(arg.name) if s.source else 0)
     if s.source is not None:
+        if not all(isinstance(n, int) for n in u.shape):
+            raise Unsupported("an input of symbolic extents", s.backend)
         return s.source.array(f"p{arg.slot}", u)
     return lib.node.param(arg.slot, lib.dtypes[u.dtype], u.shape, lib.device)
 
@@ -154,6 +157,8 @@ def _buffer(s: Scope, u: UOp) -> Node:
 
 
 def _binary(s: Scope, u: UOp) -> Node:
+    if s.source is None:
+        raise Unsupported("data in the body of a call", s.backend)
     return s.library.tensor(u.arg.data).realize().uop
 
 
@@ -236,8 +241,13 @@ def _reduce(s: Scope, u: UOp) -> Node:
 # ------------------------------------------------------------------------------------------------------ calls and memory
 
 
-def _call(s: Scope, u: UOp) -> Node:
+def _function(s: Scope, u: UOp) -> Node:
     return s.body(u.src[0]).call(*(s[x] for x in u.src[1:]))
+
+
+def _call(s: Scope, u: UOp) -> Node:
+    written = _written_by(u)
+    return s.body(u.src[0]).call(*(s[x] if x in written else s[x].contiguous() for x in u.src[1:]))
 
 
 def _load(s: Scope, u: UOp) -> Node:
@@ -274,7 +284,7 @@ FORMS: dict[Op, Form] = {
     Op.SLICE:     _slice,
     Op.BITCAST:   lambda s, u: s[u.src[0]].bitcast(s.library.dtypes[u.arg.dtype]),
     Op.REDUCE:    _reduce,
-    Op.FUNCTION:  _call,
+    Op.FUNCTION:  _function,
     Op.CALL:      _call,
     Op.TUPLE:     lambda s, u: s.library.node.maketuple(*(s[x] for x in u.src)),
     Op.GETTUPLE:  lambda s, u: s[u.src[0]].gettuple(u.arg.index),

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 Program = tuple[str, list[list[int]], str]
 FAMILIES = (
-    "tiled matmul", "convolution", "pooling", "reshape chain", "transpose", "strided slice", "concatenation", "view", "repeat", "pad",
+    "tiled matmul", "convolution", "pooling", "reshape chain", "transpose", "strided slice", "concatenation", "view", "repeat",
+    "pad",
 )  # fmt: skip
 
 

@@ -3,24 +3,28 @@
 `draw(seed)` gives a choice of schedules. What is drawn for a kernel depends on the seed and the kernel's body alone, so that a
 failure comes back. A step draws one *move* - a kind of OptOp between two types of axes, say Split of REDUCE to GROUP_REDUCE from
 outside - among those that the kernel's axes allow, and then its amount; where a factor does not divide the axis, a Padto goes
-first. `taken()` gives how often each move was applied in this process since it was last asked.
+first. A machine without tensor cores gets the axes of a TC all the same, without its instruction: mode 2 of some descriptor (R97).
+`taken()` gives how often each move was applied in this process since it was last asked.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from uops.compiler.optimize.schedule import Schedule, apply, greatest, lanes_of, reason_against, typed
 from uops.compiler.target import Machine
+from uops.spec.args import WmmaArg
 from uops.spec.axes import AXIS_TABLE, AxisType, Direction
 from uops.spec.optops import TC, TILED, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap
 from uops.spec.text import show
+from uops.spec.wmma import DESCRIPTORS
 
 #: Factors and multiples; 0 stands for the whole axis.
 AMOUNTS = (2, 3, 4, 5, 8, 16, 0)
@@ -31,6 +35,10 @@ _UNROLLED = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 #: Types that a kernel has only after a Split: how often their moves go first, as they would else be rare.
 _MADE = frozenset({AxisType.THREAD, AxisType.LOCAL, AxisType.GROUP_REDUCE, AxisType.UPCAST, AxisType.UNROLL})
 _MADE_FIRST = 0.3
+#: What divides the axes where the machine has no tensor cores.
+_ANY = tuple(WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "CPU", d.threads) for d in DESCRIPTORS)
+#: How often a TC goes first where it is legal: later it never is (R93).
+_TC_FIRST = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +67,11 @@ def _splits() -> Iterator[Move]:
 
 
 _REAL = tuple(t for t in AxisType if t not in (AxisType.PLACEHOLDER, AxisType.WARP))
-#: Every move; WARP axes come from TC alone.
-MOVES: tuple[Move, ...] = (
-    *_splits(),
-    *(Move(name, t) for name in ("Padto", "Swap") for t in _REAL),
-    Move("Nolocals"),
-    Move("TC", AxisType.REDUCE),
-)
+#: The move before all others, and those after it; WARP axes come from the first alone.
+_FIRST = Move("TC", AxisType.REDUCE)
+_LATER: tuple[Move, ...] = (*_splits(), *(Move(name, t) for name in ("Padto", "Swap") for t in _REAL), Move("Nolocals"))
+#: Every move.
+MOVES = (_FIRST, *_LATER)
 
 _lock = threading.Lock()
 _counts: Counter[str] = Counter()
@@ -96,16 +102,34 @@ def drawn(s: Schedule, machine: Machine, seed: int) -> Schedule:
     if free and rng.random() < 0.6:
         s = typed(s, dict.fromkeys(free, AxisType.GLOBAL))
     most = max(_MOST, _iterations(s))
+    if rng.random() < _TC_FIRST:
+        s = _product(s, machine, rng, most) or s
     for _ in range(rng.randint(*_STEPS)):
         s = _step(s, machine, rng, most)
     return s
 
 
+def _product(s: Schedule, machine: Machine, rng: random.Random, most: int) -> Schedule | None:
+    """The schedule after a TC, by an instruction of the machine or else as one would divide the axes; None where none is legal."""
+    modes = (1, 2) if machine.tensor_cores else (2,)
+    machine = replace(machine, tensor_cores=machine.tensor_cores or _ANY)
+    reduces = sum(a.type is AxisType.REDUCE for a in s.axes)
+    choices = list(itertools.product(range(reduces), range(len(machine.tensor_cores)), (0, 1, 2), modes))
+    for opt in (TC(*choice) for choice in rng.sample(choices, len(choices))):
+        if reason_against(s, opt, machine) is not None:
+            continue
+        after = apply(s, opt, machine)
+        if _bearable(after, most) and lanes_of(after) <= (machine.workgroup or _LANES):
+            _count(str(_FIRST))
+            return after
+    return None
+
+
 def _step(s: Schedule, machine: Machine, rng: random.Random, most: int) -> Schedule:
     """One more move, of those that the axes allow; the schedule as it is where the first few drawn are too much."""
-    order = rng.sample(MOVES, len(MOVES))
+    order = rng.sample(_LATER, len(_LATER))
     if rng.random() < _MADE_FIRST:
-        order.sort(key=lambda m: m.source not in _MADE)
+        order.sort(key=lambda m: (m.source not in _MADE, m.name != "Swap"))
     axes = s.axes
     for move in order:
         at = [k for k, a in enumerate(axes) if move.source is None or a.type is move.source]
@@ -138,11 +162,15 @@ def _tried(
     after = apply(done, opt, machine)
     if not _bearable(after, most) or (after.effect is s.effect and not isinstance(opt, Nolocals)):
         return None
-    with _lock:
-        _counts[f"{move} by {amount or 'all'}" if isinstance(opt, (Split, Padto)) else str(move)] += 1
-        if done is not s:
-            _counts[f"Padto {axis.type.name} by {amount or 'all'}"] += 1
+    _count(f"{move} by {amount or 'all'}" if isinstance(opt, (Split, Padto)) else str(move))
+    if done is not s:
+        _count(f"Padto {axis.type.name} by {amount or 'all'}")
     return after
+
+
+def _count(what: str) -> None:
+    with _lock:
+        _counts[what] += 1
 
 
 def _moved(opt: Split, axis: Axis, s: Schedule) -> Split | None:
@@ -160,9 +188,6 @@ def _opt(s: Schedule, move: Move, k: int, amount: int, rng: random.Random) -> Op
     if move.name == "Swap":
         others = [j for j, a in enumerate(s.axes) if j != k and a.type is move.source]
         return Swap(k, rng.choice(others)) if others else None
-    if move.name == "TC":
-        reduces = [j for j, a in enumerate(s.axes) if a.type is AxisType.REDUCE]
-        return TC(reduces.index(k), -1, rng.choice((0, 1, 2)), rng.choice((1, 2)))
     return Nolocals() if not any(isinstance(o, Nolocals) for o in s.done) else None
 
 

@@ -66,7 +66,7 @@ def _kept(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
     first cache beside what the loops read."""
     first, second = (machine.caches or CACHES)[:2]
     for _ in range(_MOST_KEPT):
-        uses = repeated(s, KEPT_WORK, work(toposort(s.effect)))
+        uses = repeated(s, KEPT_WORK, work)
         if not uses:
             break
         value, (loop, *_) = uses[0]

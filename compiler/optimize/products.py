@@ -16,7 +16,8 @@ from uops.compiler.optimize.clamp import clamped
 from uops.compiler.optimize.facts import CACHES, COST, Facts, divisor, extent, newest, number_of, share, split_by, split_lanes, then
 from uops.compiler.optimize.schedule import Schedule, apply
 from uops.compiler.optimize.stage import staged
-from uops.compiler.optimize.sweep import swept
+from uops.compiler.optimize.sweep import swept, swept_in_output
+from uops.compiler.optimize.threads import PER_CORE
 from uops.compiler.target import Machine
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp
@@ -27,6 +28,8 @@ from uops.spec.scope import closed_by
 REDUCE_VECTORS = 4
 #: Panels of which the second cache holds this many need no blocks.
 PANEL_SHARE = 2
+#: Panels that share one reading of the rows, where a cache does not hold these; a fraction is left of what reading them costs.
+PANELS = 4
 #: Iterations of a deep Reduce in one block, and how much shorter one may be for a whole number of them.
 DEPTH = 512
 DEPTH_SLACK = 4
@@ -124,9 +127,44 @@ def _packed(s: Schedule, rows: UOp, lane: UOp, machine: Machine, uniques: Iterat
     panel = _panel(s, tiles, columns)
     assert panel is not None
     load, over = panel
-    if math.prod(map(extent, over)) * load.dtype.itemsize * PANEL_SHARE > (machine.caches or CACHES)[1]:
+    size, cache = math.prod(map(extent, over)) * load.dtype.itemsize, (machine.caches or CACHES)[1] // PANEL_SHARE
+    reread = _row_bytes(s, tiles) > cache
+    if size > cache or (reread and size * PANELS > cache and _is_stored(s)):
         return _blocked(s, tiles, columns, machine, uniques)
+    beside = _panels_beside(columns, cache // size, machine) if reread else 1
+    s, load, over = _several(s, tiles, columns, beside)
     return staged(s, [(load, over)], next(uniques))
+
+
+def _row_bytes(s: Schedule, tiles: UOp) -> int:
+    """Bytes of what changes with the rows; panel after panel reads all of them."""
+    f = Facts(s)
+    rows = (a.node for a in f.below(f.reduces[0]) if tiles in f.needs[a.node])
+    return max(math.prod(map(extent, f.needs[u])) * u.dtype.itemsize for u in rows)
+
+
+def _panels_beside(columns: UOp, most: int, machine: Machine) -> int:
+    """How many panels are filled together, so that rows are read once for all of them: `most` or less, to divide all that there are
+    and to leave enough for the cores."""
+    shared_out = extent(columns) // (PER_CORE * machine.cores) if machine.cores > 1 else most
+    return divisor(extent(columns), max(1, min(most, shared_out, PANELS)))
+
+
+def _several(s: Schedule, tiles: UOp, columns: UOp, beside: int) -> tuple[Schedule, UOp, tuple[UOp, ...]]:
+    """The schedule whose columns are done in panels side by side, and what is staged for them."""
+    if beside > 1:
+        s = apply(s, Split(number_of(s, columns), beside, AxisType.LOOP))
+        columns = newest(s)
+    panel = _panel(s, tiles, columns)
+    assert panel is not None
+    load, over = panel
+    return s, load, (columns, *over) if beside > 1 else over
+
+
+def _is_stored(s: Schedule) -> bool:
+    """Whether sums of the Reduce may be kept where it is stored."""
+    (u,) = Facts(s).reduces
+    return swept_in_output(s, u, (), closed_by(u)[0]) is not None
 
 
 def _blocked(s: Schedule, tiles: UOp, columns: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:
@@ -140,10 +178,15 @@ def _blocked(s: Schedule, tiles: UOp, columns: UOp, machine: Machine, uniques: I
         s, k = then(s, k, Padto(number_of(s, k), part)) if extent(k) % part else (s, k)
     s = apply(s, Split(number_of(s, k), part, AxisType.REDUCE))
     depth = s.ranges[number_of(s, k)]
-    panel = _panel(s, tiles, columns)
-    assert panel is not None
-    load, over = panel
+    beside = _panels_beside(columns, PANELS, machine) if _is_stored(s) else 1
+    s, load, over = _several(s, tiles, columns, beside)
     s = staged(s, [(load, tuple(r for r in over if r is not depth))], next(uniques))
+    found = swept_in_output(s, Facts(s).reduces[0], (tiles, over[0]) if beside > 1 else (tiles,), depth)
+    return found or _in_registers(s, load, tiles, depth, machine, uniques)
+
+
+def _in_registers(s: Schedule, load: UOp, tiles: UOp, depth: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """The sums of blocks of rows in memory of their own, as much as a part of the second cache."""
     vectors = [r for r in s.outputs if r.arg.type is AxisType.UPCAST]
     size = math.prod(map(extent, vectors)) * load.dtype.itemsize
     held = max(1, (machine.caches or CACHES)[1] // 4 // size)
@@ -196,8 +239,8 @@ def dots(s: Schedule, f: Facts, lanes: int) -> Schedule:
 
 
 def turned(s: Schedule, f: Facts, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule | None:
-    """A product with fewer columns, in all, than a vector has lanes, ready for lanes along its Reduce: the operand that is not contiguous
-    there is turned in LOCAL memory. None for any other kernel."""
+    """A product with fewer columns, in all, than a vector has lanes, ready for lanes along its Reduce: the operand that is not
+    contiguous there is turned in LOCAL memory. None for any other kernel."""
     lane = next((r for r in s.outputs if f.store.stride(r) == 1), None)
     if lane is None or extent(lane) >= lanes or len(f.reduces) != 1 or lane not in f.needs[f.reduces[0].src[0]] or f.held:
         return None

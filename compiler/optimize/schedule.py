@@ -133,9 +133,16 @@ def _accumulated(s: Schedule, opt: OptOp) -> str | None:
     target = opt.target if isinstance(opt, Split) else None
     if target is not AxisType.REDUCE and r.arg.type is AxisType.REDUCE and any(u.op is Op.END and r in u.src[1:] for u in order):
         return f"axis {opt.axis} runs through the steps of an accumulator, one after the other (R142)"
-    if (target is None or target in _VECTOR) and any(u.op is Op.WMMA and r in found for u, found in open_ranges(order).items()):
+    if (target is None or target in _VECTOR) and _stands_in(r, order, Op.WMMA):
         return f"a Wmma stands in axis {opt.axis}: it is done whole, and not side by side (R142)"
     return None
+
+
+def _stands_in(r: UOp, order: Sequence[UOp], op: Op) -> bool:
+    """Whether a node of this op stands in a loop."""
+    found = [u for u in order if u.op is op]
+    needs = open_ranges(order) if found else {}
+    return any(r in needs[u] for u in found)
 
 
 def _memory_forbids(s: Schedule, opt: Split) -> str | None:
@@ -298,19 +305,23 @@ def _replaced(s: Schedule, new: Replacement) -> Schedule:
 
 def replace_ranges(root: UOp, new: Replacement) -> UOp:
     """`root` with values and closers of ranges replaced."""
-    done: dict[UOp, UOp] = {}
+    if not new:
+        return root
+    done = {r: value for r, (value, _) in new.items()}
+    changed = set(done)
     for u in toposort(root):
+        if changed.isdisjoint(u.src) or u in new:
+            continue
+        changed.add(u)
         closed = closed_by(u) if u.op in _CLOSERS else ()
-        if u in new:
-            done[u] = new[u][0]
-        elif any(r in new for r in closed):
-            ranges = [n for r in closed for n in (new[r][1] if r in new else (done[r],))]
-            done[u] = u.replace(src=(done[u.src[0]], *ranges)) if ranges else done[u.src[0]]
+        if any(r in new for r in closed):
+            ranges = [n for r in closed for n in (new[r][1] if r in new else (done.get(r, r),))]
+            value = done.get(u.src[0], u.src[0])
+            done[u] = UOp(u.op, (value, *ranges), u.arg, u.tag) if ranges else value
         else:
-            src = tuple(done[x] for x in u.src)
-            done[u] = u if src == u.src else u.replace(src=src)
-    note("replace ranges", root, done[root], done)
-    return done[root]
+            done[u] = UOp(u.op, tuple([done.get(x, x) for x in u.src]), u.arg, u.tag)
+    note("replace ranges", root, done.get(root, root), done)
+    return done.get(root, root)
 
 
 # ------------------------------------------------------------------------------------------------------------------- masks
@@ -322,8 +333,9 @@ def _masked(s: Schedule, r: UOp, inside: UOp) -> Schedule:
     depends = _dependents(order, r)
     done: dict[UOp, UOp] = {}
     for u in order:
-        src = tuple(done[x] for x in u.src)
-        new = u if src == u.src else u.replace(src=src)
+        if u not in depends and done.keys().isdisjoint(u.src):
+            continue
+        new = UOp(u.op, tuple([done.get(x, x) for x in u.src]), u.arg, u.tag)
         if u.op is Op.LOAD and u.src[0] in depends:
             new = gated_load(new, inside)
         elif u.op is Op.STORE and u in depends:
@@ -331,7 +343,8 @@ def _masked(s: Schedule, r: UOp, inside: UOp) -> Schedule:
         elif u.op is Op.REDUCE and r in closed_by(u):
             value = UOp(Op.WHERE, (inside, new.src[0], identity(u.arg.op, u.dtype)))
             new = new.replace(src=(value, *new.src[1:]))
-        done[u] = new
+        if new is not u:
+            done[u] = new
     note("gate", s.effect, done[s.effect], done)
     return replace(s, effect=done[s.effect])
 
@@ -351,6 +364,6 @@ def _dependents(order: Sequence[UOp], r: UOp) -> set[UOp]:
     """The nodes that are computed in the loop of `r`."""
     found = {r}
     for u in order:
-        if any(x in found for x in u.src) and not (u.op in _CLOSERS and r in closed_by(u)):
+        if not found.isdisjoint(u.src) and not (u.op in _CLOSERS and r in closed_by(u)):
             found.add(u)
     return found

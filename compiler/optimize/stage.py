@@ -10,7 +10,7 @@ nest by what they need: the kept loops around both. Spec: Lowering Pipeline/Opti
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from uops.compiler.linear import linear, number
@@ -104,13 +104,14 @@ def position(memory: UOp, index: Sequence[UOp], sizes: Sequence[int]) -> UOp:
     return UOp(Op.INDEX, (memory, flat))
 
 
-def repeated(s: Schedule, least_work: int, work: dict[UOp, int]) -> list[tuple[UOp, tuple[UOp, ...]]]:
-    """The largest value that costs at least `least_work` and is computed in two or more innermost loops alike: its uses."""
+def repeated(s: Schedule, least_work: int, costs: Callable[[Sequence[UOp]], dict[UOp, int]]) -> list[tuple[UOp, tuple[UOp, ...]]]:
+    """The largest value that costs at least `least_work`, as `costs` says of the nodes of a kernel, and is computed in two or more
+    innermost loops alike: its uses."""
     order = toposort(s.effect)
-    needs = open_ranges(order)
     inner = _inner_loops(s, order)
     if len(inner) < 2:
         return []
+    needs, work = open_ranges(order), costs(order)
     marked = {r: _marked(order, r) for r in inner}
     found: dict[tuple[UOp, UOp], list[tuple[UOp, tuple[UOp, ...]]]] = {}
     for u in reversed(order):

@@ -7,7 +7,9 @@ memory, and every row adds to all of them:
     for t: for r: a += x[r, t]    ->    for t: m[t] = identity;  for r: for t: m[t] += x[r, t];  for t: a = m[t]
 
 The same makes blocks of a deep product: with the outer part of a split Reduce as rows, and tiles as columns, operands are read from
-caches that hold a block of them.
+caches that hold a block of them. What is stored as it is summed needs no memory of its own (`swept_in_output`):
+
+    for t: for r: a += x[r, t]; y[t] = a    ->    for r: for t: y[t] = x[r, t] if r == 0 else y[t] + x[r, t]
 
 Spec: Reduce; Lowering Pipeline/Optimize; R32 (any order), R61, R91.
 """
@@ -18,12 +20,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from uops.compiler.linear import number
 from uops.compiler.log import note
-from uops.compiler.optimize.schedule import Schedule
+from uops.compiler.optimize.schedule import Schedule, both
 from uops.compiler.optimize.stage import device_of, extent_of, position
-from uops.compiler.passes.accumulate import combined, identity_in, widened
+from uops.compiler.passes.accumulate import combined, identity, identity_in, wide_of, widened
 from uops.spec import build as B
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg, ReduceArg
+from uops.spec.axes import AxisType
 from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import closed_by, open_ranges
@@ -55,6 +59,29 @@ def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], uniq
     effect = substitute(s.effect, {u: B.cast(total, u.dtype)})
     note("sweep", s.effect, effect, {u: total})
     return replace(s, effect=effect)
+
+
+def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Schedule | None:
+    """The same for one loop `row` of Reduce `u`, with the sums in the memory that the kernel writes: no other memory, and no end of
+    the sweep. None where the kernel stores something else than the Reduce, in another dtype, or reads that memory otherwise.
+
+    `columns` are output loops in order, to stand inside of `row`. Memory that is written anyway may hold the sums so far (R146).
+    """
+    store = s.effect
+    place, value, *gates = store.src
+    memory = place.src[0]
+    read = any(x.op is Op.INDEX and x.src[0] is memory and x is not place for x in toposort(store))
+    if value is not u or wide_of(u.dtype) is not memory.dtype or memory.op is not Op.PARAM or read:
+        return None
+    free = 1 + max(int(r.arg.axis_id) for r in (*toposort(store), *s.outputs) if r.op is Op.RANGE)
+    kinds = {row: AxisType.LOOP, **{r: r.arg.type for r in columns}}
+    new = {r: UOp(Op.RANGE, r.src, RangeArg(free + k, kind)) for k, (r, kind) in enumerate(kinds.items())}
+    later = both(gates[0] if gates else None, UOp(Op.CMPLT, (number(0), row)))
+    running = UOp(Op.LOAD, (place, identity(u.arg.op, u.dtype), later), LoadArg())
+    term = u.replace(src=(u.src[0], *(r for r in closed_by(u) if r is not row)))
+    effect = substitute(UOp(Op.STORE, (place, UOp(u.arg.op, (running, term)), *gates)), new)
+    note("sweep in output", store, effect, {u: effect.src[1]})
+    return replace(s, effect=effect, outputs=(*(new.get(r, r) for r in s.outputs), new[row]))
 
 
 def _closed(body: UOp, loops: Sequence[UOp]) -> UOp:

@@ -11,6 +11,7 @@ Spec: Range; OptOps (THREAD); R55, R57, R94, R128, R133.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -26,7 +27,7 @@ from uops.spec.scope import open_ranges
 #: to threads that are awake, 50 us where they sleep.
 WORTH = 200_000
 #: Iterations per core, from which an outer loop is preferred to a longer one inside of it: pieces even out.
-_PER_CORE = 4
+PER_CORE = 4
 _OUTPUT = frozenset({AxisType.LOOP, AxisType.GLOBAL})
 _COUNTED = ALU | {Op.LOAD, Op.STORE, Op.REDUCE}
 
@@ -49,12 +50,13 @@ def threaded(s: Schedule, machine: Machine) -> Schedule:
 
 def operations(order: Sequence[UOp], needs: dict[UOp, frozenset[UOp]]) -> int:
     """Operations on single elements that a kernel does: those of every loop, as often as it runs."""
-    return sum(math.prod(map(_extent, needs[u] | set(_closed(u)))) for u in order if u.op in _COUNTED)
+    loops = Counter([needs[u] | set(_closed(u)) if u.op is Op.REDUCE else needs[u] for u in order if u.op in _COUNTED])
+    return sum(n * math.prod(map(_extent, ranges)) for ranges, n in loops.items())
 
 
 def _closed(u: UOp) -> tuple[UOp, ...]:
     """A Reduce combines once per iteration."""
-    return u.src[1:] if u.op is Op.REDUCE else ()
+    return u.src[1:]
 
 
 def _extent(r: UOp) -> int:
@@ -62,10 +64,10 @@ def _extent(r: UOp) -> int:
 
 
 def _loop(s: Schedule, fills: Iterable[frozenset[UOp]], cores: int) -> UOp | None:
-    """The outermost loop with iterations enough for all cores, else the longest."""
-    around = frozenset(s.outputs).intersection(*fills)
+    """The outermost loop with iterations enough for all cores, else the longest; of those that tell places in the output apart."""
+    around = frozenset(s.outputs).intersection(*fills, open_ranges(toposort(s.effect.src[0]))[s.effect.src[0]])
     loops = sorted(
         (r for r in around if r.arg.type in _OUTPUT and _extent(r) > 1), key=lambda r: (r.arg.type.priority, r.arg.axis_id)
     )
-    enough = (r for r in loops if _extent(r) >= _PER_CORE * cores)
+    enough = (r for r in loops if _extent(r) >= PER_CORE * cores)
     return next(enough, max(loops, key=_extent, default=None))

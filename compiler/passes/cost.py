@@ -57,12 +57,20 @@ def work(
     """What computing one element of each value costs, down to memory. `closed` are the Reduces that are done without their loops;
     a dear value of which `uses` counts several is taken as one that will be read from memory."""
     found: dict[UOp, int] = {}
+    sizes: dict[UOp, int] = {}
     for u in order:
+        sizes[u] = size(u)
         if u.op in _MEMORY and u.op is not Op.REDUCE:
             found[u] = READ_COST
             continue
-        own = _WEIGHT.get(u.op, 1) if u.op in ALU else 0
-        below = sum([_operand(u, s, found[s], closed, uses) for s in u.src])
+        own, below, most = 0, 0, 0
+        if u.op in _REPEATING:
+            own, most = _WEIGHT.get(u.op, 1) if u.op is not Op.EXPAND else 0, sizes[u] // _REPEATED
+        for s in u.src:
+            if sizes[s] <= most:  # the same for many elements
+                below += min(found[s], 1)
+            else:
+                below += _operand(s, found[s], closed, uses)
         if u.op is Op.REDUCE:
             form = closed.get(u)
             inner = found[u.src[0]] if form is None else sum(found[leaf.node] for leaf in form.leaves.values())
@@ -72,10 +80,8 @@ def work(
     return found
 
 
-def _operand(u: UOp, s: UOp, cost: int, closed: Mapping[UOp, Closed], uses: Mapping[UOp, int]) -> int:
-    """What an operand adds to the work of `u`: little where it is the same for many elements."""
-    if u.op in _REPEATING and size(s) * _REPEATED <= size(u):
-        return min(cost, 1)
+def _operand(s: UOp, cost: int, closed: Mapping[UOp, Closed], uses: Mapping[UOp, int]) -> int:
+    """What an operand adds to the work of its user."""
     summed = s.op is Op.REDUCE and s not in closed
     return READ_COST if summed or (cost > _SHARED_COST and uses.get(s, 0) > 1) else cost
 

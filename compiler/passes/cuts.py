@@ -34,6 +34,8 @@ def chunks(run: Sequence[int], width: int) -> Iterator[Piece]:
 
 def runs(lanes: Lanes, n: int) -> list[list[int]]:
     """The positions in runs of consecutive addresses."""
+    if lanes.steps == tuple(range(n)):
+        return [list(range(n))]
     keys: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for p in range(n):
         varying = tuple([k[p] for k in lanes.terms.values() if isinstance(k, tuple)])

@@ -18,7 +18,8 @@ from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import open_ranges
 
-#: Not instructions of their own: the root, and constants, which stand where they are used.
+#: Not instructions of their own: the root, and constants, which stand where they are used, as vectors of them do. Nor are the sizes
+#: of Params, and a Group that only the root holds: it orders nothing.
 _STRUCTURE = frozenset({Op.SINK, Op.CONST})
 
 
@@ -37,18 +38,16 @@ def linearized(body: UOp) -> UOp:
 def instructions(kernel: UOp) -> tuple[UOp, ...]:
     """The instructions of one kernel in execution order."""
     order = toposort(kernel)
-    sizes = set(toposort(*(u.src[0] for u in order if u.op is Op.PARAM and u.src)))
-    used_as_value = {s for u in order if u.op is not Op.PARAM and u.op is not Op.STACK for s in u.src}
-    needed = {s for u in order if u is not kernel for s in u.src}
-    listed = [u for u in order if u.op not in _STRUCTURE and (u not in sizes or u in used_as_value) and _is_listed(u, needed)]
+    listed = [u for u in order if u.op not in _STRUCTURE and (u.op is not Op.STACK or u.spelt is None)]
+    symbolic = [u.src[0] for u in listed if u.op is Op.PARAM and u.src and u.src[0].spelt is None]
+    if symbolic:
+        sizes = set(toposort(*symbolic))
+        used_as_value = {s for u in order if u.op is not Op.PARAM and u.op is not Op.STACK for s in u.src}
+        listed = [u for u in listed if u not in sizes or u in used_as_value]
+    if any(s.op is Op.GROUP for s in kernel.src):
+        needed = {s for u in order if u is not kernel for s in u.src}
+        listed = [u for u in listed if u.op is not Op.GROUP or u in needed]
     return tuple(_Blocks(listed, order).emit())
-
-
-def _is_listed(u: UOp, needed: set[UOp]) -> bool:
-    """A vector of constants stands where it is used, as they do; a Group that only the Sink holds orders nothing."""
-    if u.op is Op.STACK:
-        return not all(s.op is Op.CONST for s in u.src)
-    return u.op is not Op.GROUP or u in needed
 
 
 class _Blocks:
@@ -60,7 +59,7 @@ class _Blocks:
         self.root = order[-1]
         self.around = _enclosing({r: live[u] for u in order if u.op is Op.END for r in u.src[1:]}, self.root)
         self.parent = {r: self._innermost(outer) for r, outer in self.around.items()}
-        self.block = {u: self._home(u, live) for u in listed}
+        self.live = live
 
     def _innermost(self, ranges: frozenset[UOp]) -> UOp | None:
         if not ranges:
@@ -70,23 +69,35 @@ class _Blocks:
             raise untranslatable("R58 (End)", inner, f"loops {sorted(r.arg.axis_id for r in ranges)} do not nest", self.root)
         return inner
 
-    def _home(self, u: UOp, live: dict[UOp, frozenset[UOp]]) -> UOp | None:
-        """A Range and its End stand in the loop around; everything else in the innermost loop it depends on."""
-        return self.parent[u] if u.op is Op.RANGE else self._innermost(live[u])
+    def _members(self) -> dict[UOp | None, list[UOp]]:
+        """The nodes of each block. A Range and its End stand in the loop around; everything else in the innermost loop it depends
+        on."""
+        found: dict[UOp | None, list[UOp]] = {}
+        homes: dict[frozenset[UOp], list[UOp]] = {}
+        for u in self.listed:
+            if u.op is Op.RANGE:
+                found.setdefault(self.parent[u], []).append(u)
+                continue
+            loops = self.live[u]
+            home = homes.get(loops)
+            if home is None:
+                home = homes[loops] = found.setdefault(self._innermost(loops), [])
+            home.append(u)
+        return found
 
     def emit(self) -> list[UOp]:
         """Loop bodies are contiguous: to its block, a loop is a unit that needs all that its instructions need from outside."""
-        members: dict[UOp | None, list[UOp]] = {}
-        for u in self.listed:
-            members.setdefault(self.block[u], []).append(u)
+        members = self._members()
         bodies: dict[UOp, list[UOp]] = {}
         for r in sorted(self.parent, key=lambda r: -len(self.around[r])):
-            bodies[r] = self._schedule(r, members.get(r, []), bodies)
-        return self._schedule(None, members.get(None, []), bodies)
+            bodies[r] = self._schedule(members.get(r, []), bodies)
+        return self._schedule(members.get(None, []), bodies)
 
-    def _schedule(self, block: UOp | None, members: list[UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
+    def _schedule(self, members: list[UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
         """The instructions of a block in order; a Range is followed by its loop's body."""
         unit = {v: r for r in members if r.op is Op.RANGE for v in (r, *bodies[r])}
+        if not unit:
+            return members
         needs = {u: self._needs(u, unit, bodies) for u in members}
         out: list[UOp] = []
         for u in _ordered(members, needs):

@@ -1,10 +1,11 @@
 """Optimize: which loops are split, swapped, parallel or vectors, and what goes through local memory.
 
-Takes: KERNEL. Gives: SCHEDULED. Spec: Lowering Pipeline/Optimize; Kernel Optimizations (OptOps); R57, R90 to R98.
+Takes: KERNEL, and what `joined` makes of it. Gives: SCHEDULED. Spec: Lowering Pipeline/Optimize; Kernel Optimizations (OptOps); R57,
+R90 to R98.
 
 `choice` says how kernels are scheduled: by the heuristics, by a search, or as a seed draws them. A body that cannot be taken apart
-keeps its initial schedule: LOOP axes outside, REDUCE axes inside, in order. Equal bodies are scheduled once. Last, a loop is left
-to the threads (`threads`).
+keeps its initial schedule: LOOP axes outside, REDUCE axes inside, in order. Equal bodies are scheduled once; of a joined kernel each
+part by itself (`parts`). Last, a loop is left to the threads (`threads`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from uops.compiler.log import note
 from uops.compiler.optimize.gpu import choose as choose_lanes
 from uops.compiler.optimize.group import grouped
 from uops.compiler.optimize.heuristics import choose
+from uops.compiler.optimize.parts import scheduled_parts
 from uops.compiler.optimize.scan import scanned
 from uops.compiler.optimize.schedule import Schedule, begin, sink
 from uops.compiler.optimize.threads import threaded
@@ -73,4 +75,5 @@ def scheduled(body: UOp, machine: Machine = PLAIN, chosen: Choose = hand_written
         note("scan", body, scan)
         return scan
     note("loops", body, start.effect)
-    return sink(threaded(grouped(chosen(start, machine, uniques), machine, uniques), machine))
+    done = scheduled_parts(start, lambda s: grouped(chosen(s, machine, uniques), machine, uniques))
+    return sink(threaded(done, machine))

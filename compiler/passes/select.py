@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from uops.compiler.decompose import SMALL, lower, storage
-from uops.compiler.decompose.elementary import is_elementary
+from uops.compiler.decompose.elementary import WIDE_RULES, is_elementary
 from uops.compiler.decompose.small import is_small
 from uops.compiler.log import note
 from uops.compiler.passes.accumulate import accumulate
@@ -69,8 +69,11 @@ class Scalars(Rewriter):
 
 def _primitive(body: UOp, native: frozenset[Op]) -> UOp:
     """`body` with its elementwise ops decomposed, those that are not `native`, and its small floats as bits."""
+    order = toposort(body)
+    if not any(u.op in _LOWERED and _may_lower(u) for u in order):
+        return body
     done: dict[UOp, UOp] = {}
-    for u in toposort(body):
+    for u in order:
         done[u] = _lower(u, tuple([done[s] for s in u.src]), native)
     note("decompose", body, done[body], done)
     return done[body]
@@ -91,6 +94,15 @@ def _lower(u: UOp, src: tuple[UOp, ...], native: frozenset[Op]) -> UOp:
 
 #: Ops that may hold small floats whatever they do.
 _CONVERTED = frozenset({Op.CONST, Op.CAST, Op.BITCAST})
+#: Ops that name the dtype of their value; where none of them names a small float, there is none.
+_NAMING = _CONVERTED | {Op.PARAM, Op.BUFFER}
+
+
+def _may_lower(u: UOp) -> bool:
+    """Whether one of _LOWERED, or what is computed of it, may become something else: of a kernel without such a node all stays."""
+    if u.op in _NAMING and u.arg.dtype in SMALL:
+        return True
+    return u.op not in _NAMING or (u.op is Op.CAST and u.src[0].dtype is not dt.index)
 
 
 def _fused_integers(u: UOp) -> UOp:
@@ -117,3 +129,5 @@ _OWN: dict[Op, tuple[Callable[[UOp], bool], Callable[[UOp], UOp]]] = {
     Op.CAST: (lambda u: u.src[0].dtype is dt.index, lambda u: u),
     Op.WMMA: (lambda u: True, _fragments),
 }
+#: Ops that are lowered, or name the dtypes that are.
+_LOWERED = frozenset({*_OWN, *WIDE_RULES, *_NAMING})

@@ -20,6 +20,7 @@ as scalar + constants per lane. The forms that leave here, with w a power of two
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 from uops.compiler.decompose import SMALL
@@ -34,7 +35,6 @@ from uops.compiler.place import untranslatable
 from uops.compiler.target import Machine
 from uops.spec import dtypes as dt
 from uops.spec.args import LoadArg
-from uops.spec.derive.shape import elements
 from uops.spec.node import UOp, toposort, users
 from uops.spec.ops import ALU, Op
 from uops.spec.scope import open_ranges
@@ -69,9 +69,7 @@ class Vectors:
         self.order = toposort(kernel)
         self.root, self.machine, self.uniques = kernel, machine, uniques
         self.sums = Sums()
-        self.users = users(self.order)
         self.memory = _references(self.order)
-        self.live = open_ranges(self.order)
         self.width = max(1, machine.vector_bytes // _widest(self.order))
         self.wanted: dict[UOp, dict[Piece, None]] = {}
         self.pieces: dict[UOp, list[Piece]] = {}  # of Stores
@@ -82,15 +80,23 @@ class Vectors:
         self.lanes: dict[UOp, dict[int, Lane]] = {}  # where else an element is found, of folds
         self.done: dict[UOp, UOp] = {}
 
+    @functools.cached_property
+    def users(self) -> dict[UOp, list[UOp]]:
+        """Of each node, for folds."""
+        return users(self.order)
+
+    @functools.cached_property
+    def live(self) -> dict[UOp, frozenset[UOp]]:
+        """The loops around each node, for folds."""
+        return open_ranges(self.order)
+
     # Consumers first: which elements are wanted together.
 
     def spread(self) -> None:
         for u in reversed(self.order):
             if u.op is Op.STORE:
                 self._cut(u)
-            elif u.op in _EFFECTS or u in self.memory or u in self.folded:
-                continue
-            else:
+            elif u.op not in _GIVEN and u not in self.memory and u not in self.folded:
                 if u.shape == ():
                     self.wanted.setdefault(u, {})[SCALAR] = None
                 if u in self.wanted:
@@ -98,7 +104,7 @@ class Vectors:
 
     def want(self, u: UOp, piece: Piece) -> None:
         """Ask for a piece of a value; a movement op is looked through."""
-        while u.op is Op.RESHAPE or u.op in MOVEMENT:
+        while u.op in _MOVES:
             if u.op is not Op.RESHAPE:
                 piece = self.sums.moved(u, piece)
             u = u.src[0]
@@ -214,7 +220,7 @@ class Vectors:
 
     def value(self, u: UOp, piece: Piece) -> UOp:
         """The node of a piece: () for one lane, else (w,)."""
-        while u.op is Op.RESHAPE or u.op in MOVEMENT:
+        while u.op in _MOVES:
             if u.op is not Op.RESHAPE:
                 piece = self.sums.moved(u, piece)
             u = u.src[0]
@@ -263,8 +269,10 @@ class Vectors:
         src = [self.value(s, piece) for s in (u.src[:1] if u.op is Op.AFTER else u.src)]
         if u.op is Op.AFTER:
             return u.replace(src=(src[0], *(self.done[d] for d in u.src[1:])))
-        w = max(elements(s.shape) for s in src)
-        return u.replace(src=tuple([splat(s, w) for s in src]) if w > 1 else tuple(src))
+        for s in src:
+            if s.shape:
+                return UOp(u.op, tuple([splat(s, len(piece)) for s in src]), u.arg, u.tag)
+        return UOp(u.op, tuple(src), u.arg, u.tag)
 
     # Index vectors.
 
@@ -373,14 +381,19 @@ _EFFECTS = frozenset({Op.SINK, Op.GROUP, Op.END, Op.BARRIER})
 _VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
 _LEAVES = frozenset({Op.CONST, Op.PARAM, Op.BUFFER})
 _SCALARS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
+_GIVEN = _EFFECTS | _LEAVES | {Op.RANGE}
+_MOVES = MOVEMENT | {Op.RESHAPE}
 
 
 def _references(order: Iterable[UOp]) -> set[UOp]:
     """Memory and views of it."""
     found: set[UOp] = set()
     for u in order:
-        memory = u.op is Op.BUFFER or (u.op is Op.PARAM and u.arg.name is None)
-        if memory or (u.op in _VIEWS and u.src[0] in found) or (u.op is Op.AFTER and u.src[0].dtype is dt.void):
+        op = u.op
+        if op in _VIEWS:
+            if u.src[0] in found or (op is Op.AFTER and u.src[0].dtype is dt.void):
+                found.add(u)
+        elif op is Op.BUFFER or (op is Op.PARAM and u.arg.name is None):
             found.add(u)
     return found
 
@@ -389,7 +402,7 @@ def _widest(order: Iterable[UOp]) -> int:
     """Bytes of the widest element that a kernel computes with in lanes."""
     widest = 1
     for u in order:
-        if u.dtype is not dt.index and u.dtype is not dt.void and u.op in _COMPUTED and u.shape != ():
+        if u.op in _COMPUTED and u.dtype is not dt.index and u.shape != ():
             small = u.dtype in SMALL and u.op in ALU and u.op is not Op.WHERE
             widest = max(widest, 4 if small else u.dtype.itemsize)
     return widest

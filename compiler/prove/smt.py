@@ -256,10 +256,11 @@ def _definition(t: Term) -> tuple[Term, Term, Term] | None:
 
 
 class Encoding(Enum):
-    """How floor division is expanded."""
+    """How floor division is expanded. DIVIDED is NATIVE after `divided`."""
 
     NATIVE = "native"
     SKOLEM = "skolem"
+    DIVIDED = "divided"
 
 
 _DIVISIONS = frozenset({"floor-div", "floor-mod"})
@@ -351,7 +352,7 @@ def expand(assertions: list[Term], encoding: Encoding) -> list[Term]:
     """`assertions` in the solver's own operators, with what an encoding has to assume about its fresh constants."""
     if not any(t.head in _DIVISIONS for t in subterms(assertions)):
         return assertions
-    how = _Native() if encoding is Encoding.NATIVE else _Skolem()
+    how = _Skolem() if encoding is Encoding.SKOLEM else _Native()
     done: dict[Term, Term] = {}
     for t in subterms(assertions):
         args = tuple(done[a] for a in t.args)
@@ -361,6 +362,37 @@ def expand(assertions: list[Term], encoding: Encoding) -> list[Term]:
         else:
             done[t] = t if args == t.args else _make(t.head, args, t.sort, t.kind)
     return [*how.facts(), *(done[t] for t in assertions)]
+
+
+def divided(terms: Sequence[Term]) -> list[Term] | None:
+    """`terms` with a constant that some b divides written as b q + r, for fresh q and its remainder r (every integer has this
+    form, and where b is 0 it is r); None where only terms are divided."""
+    found = next((t.args for t in subterms(terms) if t.head in _DIVISIONS and _is_constant(t.args[0])), None)
+    if found is None or found[0] in subterms([found[1]]):
+        return None
+    a, b = found
+    q, r = var("q!d", INT), var("r!d", INT)
+    whole = plus(times(b, q), r)
+    parts = {"floor-div": q, "floor-mod": r}
+    made = []
+    for term in terms:
+        done: dict[Term, Term] = {}
+        for t in subterms([term]):
+            mine = t.head in _DIVISIONS and t.args == (a, b)
+            done[t] = whole if t is a else parts[t.head] if mine else rebuild(t, tuple(done[s] for s in t.args))
+        made.append(done[term])
+    return [*_remainder(b, r), *made]
+
+
+def _is_constant(t: Term) -> bool:
+    return t.kind is Kind.DECLARED and not t.args
+
+
+def _remainder(b: Term, r: Term) -> list[Term]:
+    """That r is a remainder by b: between 0 and b."""
+    zero = integer(0)
+    above, below = and_(compare("<=", zero, r), compare("<", r, b)), and_(compare("<", b, r), compare("<=", r, zero))
+    return [implies(compare(">", b, zero), above), implies(compare("<", b, zero), below)]
 
 
 class _Native:
@@ -398,11 +430,8 @@ class _Skolem:
     def facts(self) -> list[Term]:
         zero, found = integer(0), []
         for (a, b), (q, r) in self.found.items():
-            above = and_(compare("<=", zero, r), compare("<", r, b))
-            below = and_(compare("<", b, r), compare("<=", r, zero))
-            positive, negative = compare(">", b, zero), compare("<", b, zero)
-            found.append(implies(or_(positive, negative), same(a, plus(times(b, q), r))))
-            found += [implies(positive, above), implies(negative, below)]
+            divides = or_(compare(">", b, zero), compare("<", b, zero))
+            found += [implies(divides, same(a, plus(times(b, q), r))), *_remainder(b, r)]
         for ((_, b), (q, _)), ((_, d), (p, _)) in itertools.permutations(self.found.items(), 2):
             if b is d:
                 found.append(_grows(b, minus(q, p)))

@@ -72,8 +72,7 @@ def _recombined(found: Binding) -> Parts | None:
         other = UOp(Op.IDIV, (whole, number(by)))
         if total.terms.get(other) == times:
             left = _without(total, rest, other)
-            parts = {"t": whole, "c": number(by), "k": number(k), "m": number(times), "q": build(left), "w": _plus(left, whole, k)}
-            return parts
+            return {"t": whole, "c": number(by), "k": number(k), "m": number(times), "q": build(left), "w": _plus(left, whole, k)}
     return None
 
 

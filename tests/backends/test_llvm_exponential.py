@@ -56,8 +56,8 @@ def bits(x: Any) -> Any:
 def test_every_result_has_the_bits_of_the_decomposition(d: DType) -> None:
     x = inputs(d)
     native, other = (program(d, len(x), t) for t in (LlvmTarget(), Decomposed()))
-    assert "scalef" in native.program.src[0].src[0].src[1].arg.text
-    assert "scalef" not in other.program.src[0].src[0].src[1].arg.text
+    assert "scalef" in native.program.src[0].src[0].src[1].arg.code
+    assert "scalef" not in other.program.src[0].src[0].src[1].arg.code
     np.testing.assert_array_equal(bits(native.function(x)), bits(other.function(x)))
 
 

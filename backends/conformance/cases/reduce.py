@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -32,6 +33,8 @@ def _of(op: Op, d: DType, tier: Tier) -> Iterator[Case]:
     yield _shaped(op, d, f"{word}-all", (deep, 2, 2), (0, 1, 2))
     yield _shaped(op, d, f"{word}-outer-axes", (2, 3, 2 * deep), (0, 2))
     yield _empty(op, d, f"{word}-empty")
+    if op is Op.ADD:
+        yield from _products(d, deep)
     if tier is Tier.FULL:
         yield _matrix(op, d, f"{word}-long", _long(op, d, 4099))
         yield _matrix(op, d, f"{word}-random", _random(op, d, 64, 9))
@@ -73,6 +76,25 @@ def _empty(op: Op, d: DType, edge: str) -> Case:
     nothing = b.reduce(param(d, (2, 0), inputs, values=to_array([], d).reshape(2, 0)), op, (1,))
     something = b.reduce(param(d, (2, 3), inputs, values=to_array(ordinary(d)[:6], d).reshape(2, 3)), op, (1,))
     return single(Op.REDUCE, d, edge, b.stack(nothing, something), inputs)
+
+
+def _products(d: DType, deep: int) -> Iterator[Case]:
+    """Products of matrices: in the dtype itself, and in a wider one, of the sizes of tensor cores (R93)."""
+    wide = dt.float32 if d.is_float else dt.int32
+    wider = [("add-product-wide", wide, 16, 16, 8)] if wide.itemsize > d.itemsize else []
+    for edge, out, m, k, n in (("add-product", d, 5, 3 * deep, 7), *wider):
+        inputs: Inputs = {}
+        x, y = (param(d, s, inputs, values=_factor(d, s)) for s in ((m, k, 1), (1, k, n)))
+        yield single(Op.REDUCE, d, edge, b.reduce(b.mul(b.cast(x, out), b.cast(y, out)), Op.ADD, (1,)), inputs)
+
+
+def _factor(d: DType, shape: tuple[int, ...]) -> Array:
+    """Rows and columns that differ."""
+    n = math.prod(shape)
+    if d.kind is Kind.BOOL:
+        return to_array([int(j % (shape[0] + 2) < 2) for j in range(n)], d).reshape(shape)
+    pool = _moderate(d)
+    return to_array([pool[(j * j + j // 3) % 7] for j in range(n)], d).reshape(shape)
 
 
 def _situations(d: DType, n: int) -> Array:

@@ -35,13 +35,14 @@ INTERRUPTED = 130
 @click.option("--kinds", default="tensor", show_default=True, metavar="NAMES", help="Kinds of programs, with commas; or all.")
 @click.option("--oracles", default="all", show_default=True, metavar="NAMES", help="Who judges, with commas.")
 @click.option("--against", metavar="NAME", help="A second backend, whose results are compared with the first one's.")
+@click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler, whose workers do it all; --jobs says nothing then.")
 @click.option("--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Where it goes.")
 @click.option("--list", "listing", is_flag=True, help="Print the kinds and the oracles, and do nothing.")
 @json_option()
 @click.pass_context
 def fuzz(
     ctx: click.Context, file: str | None, backend_name: str | None, cases: int | None, seconds: float | None, seed: int, jobs: int,
-    kinds: str, oracles: str, against: str | None, report: str, listing: bool, as_json: bool,
+    kinds: str, oracles: str, against: str | None, cluster: str | None, report: str, listing: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Run random programs on a backend, judged by the interpreter.
 
@@ -60,7 +61,8 @@ def fuzz(
     if why := unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {report}: {why}", param_hint="--report")
     setup = _setup(backend_name, seed, kinds, oracles, against)
-    ctx.exit(_campaign(setup, Path(report), cases if cases or seconds else CASES, seconds, jobs, as_json))
+    cases = cases if cases or seconds else CASES
+    ctx.exit(_campaign(setup, Path(report), as_json, cases=cases, seconds=seconds, jobs=jobs, cluster=cluster))
 
 
 def _setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
@@ -81,11 +83,11 @@ def _words(names: str) -> list[str]:
     return [n.strip() for n in names.split(",") if n.strip()]
 
 
-def _campaign(setup: Setup, report: Path, cases: int | None, seconds: float | None, jobs: int, as_json: bool) -> int:
+def _campaign(setup: Setup, report: Path, as_json: bool, **how: Any) -> int:
     from uops.fuzz.campaign import Campaign
     from uops.fuzz.report import write
 
-    campaign = Campaign(setup, report, cases=cases, seconds=seconds, jobs=jobs)
+    campaign = Campaign(setup, report, **how)
     with _progress(campaign) as advance:
         found = campaign.run(advance)
     doc = write(found, report)

@@ -106,7 +106,7 @@ def test_pixels_of_small_images_are_columns_together() -> None:
     corners = b.shrink(b.reshape(p(0, 32, 28 * 28), (32, 14, 2, 14, 2)), (0,) * 5, (32, 14, 1, 14, 1))
     pixels, filters = b.reshape(corners, (1, 32, 14, 14)), b.reshape(p(1, 64, 32), (64, 32, 1, 1))
     found = shape(choose(first(b.reduce(b.mul(filters, pixels), Op.ADD, (1,))), WIDE, count(100)))
-    assert not any(letter == "r" for letter, _ in found) and sum(letter == "u" for letter, _ in found) == 3
+    assert not any(letter == "r" for letter, _ in found) and sum(letter == "u" for letter, _ in found) >= 3
 
 
 def test_a_transposed_copy_is_a_square_of_lanes_of_two_loops() -> None:

@@ -1,5 +1,6 @@
 """Sweeps and blocks: memory is read row after row, or block after block, and results are those of plain sums."""
 
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -13,6 +14,7 @@ from uops import Tensor
 from uops.compiler.optimize.heuristics import SWEPT_ROWS, choose
 from uops.compiler.optimize.products import DEPTH
 from uops.compiler.optimize.schedule import begin, sink
+from uops.compiler.optimize.threads import threaded
 from uops.compiler.passes.callify import callify
 from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.target import Machine
@@ -82,14 +84,57 @@ def deep(m: int, k: int, n: int) -> UOp:
     return chosen(matmul(p(0, m, k), p(1, k, n)))
 
 
+def depths(body: UOp) -> list[int]:
+    """The extents of the loops of a product's Reduce, the outer one first, wherever it has come to stand."""
+    (u,) = (u for u in toposort(body) if u.op is Op.REDUCE)
+    return [int(r.src[0].arg.value) for r in u.src[1:]]
+
+
 def test_a_deep_product_is_done_in_blocks_that_the_caches_hold() -> None:
-    body = deep(100, 6000, 128)
+    body = chosen(b.maximum(matmul(p(0, 100, 6000), p(1, 6000, 128)), 0.0))
     panel, totals = sorted((u for u in toposort(body) if u.op is Op.BUFFER), key=lambda u: u.arg.addrspace is AddrSpace.REG)
     assert panel.arg.addrspace is AddrSpace.LOCAL and panel.arg.size * 4 <= WIDE.caches[1] // 2
     assert totals.arg.size * 4 <= WIDE.caches[1] // 4
-    depths = [int(r.src[0].arg.value) for r in toposort(body) if r.op is Op.RANGE and r.arg.type is AxisType.REDUCE]
-    assert len(depths) == 2 and np.prod(depths) == 6000 and max(depths) <= DEPTH
+    loops = [int(r.src[0].arg.value) for r in toposort(body) if r.op is Op.RANGE and r.arg.type is AxisType.REDUCE]
+    assert len(loops) == 2 and np.prod(loops) == 6000 and max(loops) <= DEPTH
     assert not any(u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.REG for u in toposort(deep(100, 1000, 128)))
+
+
+def test_sums_that_are_stored_as_they_are_stay_in_the_output() -> None:
+    """What is there before is not read; all of the block's tiles come between two visits of one."""
+    body = deep(600, 2048, 512)
+    (panels,) = (u for u in toposort(body) if u.op is Op.BUFFER)
+    assert panels.arg.addrspace is AddrSpace.LOCAL and panels.arg.size * 4 <= WIDE.caches[1] // 2
+    store = next(u for u in toposort(body) if u.op is Op.STORE and u.src[0].src[0].op is Op.PARAM)
+    running, term = store.src[1].src
+    assert running.op is Op.LOAD and running.src[0] is store.src[0] and term.op is Op.REDUCE
+    block = next(r for r in toposort(running.src[2]) if r.op is Op.RANGE and r not in toposort(store.src[0]))
+    assert block.arg.type is AxisType.LOOP and int(block.src[0].arg.value) * depths(body)[0] == 2048
+    ids = [r.arg.axis_id for r in toposort(store.src[0]) if r.op is Op.RANGE and r.arg.type is AxisType.LOOP]
+    assert sum(i > block.arg.axis_id for i in ids) == 2
+
+
+def test_a_loop_of_blocks_is_not_shared_by_threads() -> None:
+    """Its iterations add to the same elements, in order."""
+    two = replace(WIDE, cores=2)
+    s = begin(rangeify(callify(matmul(p(0, 600, 16 * DEPTH), p(1, 16 * DEPTH, 128)))).src[0].src[0])
+    assert s is not None
+    loops = [r for r in toposort(sink(threaded(choose(s, two, count(100)), two))) if r.op is Op.RANGE]
+    assert [int(r.src[0].arg.value) for r in loops if r.arg.type is AxisType.THREAD] == [2]
+
+
+@pytest.mark.parametrize("shape", [(301, 1031, 300), (300, 600, 259), (700, 3000, 257)])
+def test_panels_side_by_side_of_any_shape(shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    x, y = data(m, k), data(k, n)
+    (got,) = uops.compile(matmul(p(0, m, k), p(1, k, n)), backend="llvm")({"p0": x, "p1": y}).values
+    np.testing.assert_array_equal(got, x.astype(np.float64) @ y.astype(np.float64))
+
+
+def test_rows_that_no_cache_holds_are_read_once_for_several_panels() -> None:
+    (panels,) = (u for u in toposort(deep(600, 512, 512)) if u.op is Op.BUFFER)
+    (alone,) = (u for u in toposort(deep(100, 512, 512)) if u.op is Op.BUFFER)
+    assert panels.arg.size == 4 * alone.arg.size and panels.arg.size * 4 <= WIDE.caches[1] // 2
 
 
 @pytest.mark.parametrize("shape", [(60, 5000, 70), (1300, 2503, 33), (31, 4099, 48)])

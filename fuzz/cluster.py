@@ -1,0 +1,121 @@
+"""A campaign's jobs on a Dask cluster that is already there: its workers have this package, and processes of their own to judge in.
+
+Takes: a set-up, and the address of a scheduler. Gives: a `Crew`. A job that was lost with its worker is given to another one: jobs
+are functions of what they are asked. Workers have to agree on what the subject is, as results would else depend on who did what.
+The only door to `distributed`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from uops.backends.worker import Limits, Outcome
+from uops.fuzz.examine import Json, Setup
+from uops.fuzz.process import Examiner, Lost
+from uops.fuzz.work import Hand, Job, line
+from uops.spec.errors import UopsError
+
+#: Seconds to reach a scheduler.
+_PATIENCE = 30
+
+
+class NoCluster(UopsError):
+    """A scheduler that cannot be reached, has no workers, or has workers that differ; or `distributed` is not installed."""
+
+
+class Cluster:
+    """A crew of all threads of all workers."""
+
+    def __init__(self, setup: Setup, limits: Limits, address: str) -> None:
+        """Raises NoCluster."""
+        try:
+            import distributed
+        except ImportError as e:
+            raise NoCluster("a cluster needs the package distributed: install uops[cluster]") from e
+        self.setup, self.limits = setup, limits
+        self.restarts = 0
+        try:
+            self._client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
+        except (OSError, ValueError) as e:
+            raise NoCluster(f"there is no scheduler at {address}: {e}") from e
+        self.jobs = sum(self._client.nthreads().values())
+        if not self.jobs:
+            self.close()
+            raise NoCluster(f"the scheduler at {address} has no workers")
+        self._lock = threading.Lock()
+        self._futures: set[Any] = set()
+        self._stopped = False
+
+    def version(self) -> str:
+        """Of every worker."""
+        asked = {
+            w: self._client.submit(subject, self.setup, self.limits, workers=[w], pure=False, allow_other_workers=False)
+            for w in self._client.nthreads()
+        }
+        said = {w: str(f.result()) for w, f in asked.items()}
+        if len(set(said.values())) > 1:
+            raise NoCluster("workers differ: " + "; ".join(f"{w} has {v}" for w, v in sorted(said.items())))
+        return next(iter(said.values()))
+
+    @contextmanager
+    def hand(self) -> Iterator[Hand]:
+        yield self
+
+    def line(self, job: Job) -> Json:
+        """Have a job done by whoever is free."""
+        with self._lock:
+            if self._stopped:
+                raise _stopped()
+            future = self._client.submit(do, job, self.limits, pure=False)
+            self._futures.add(future)
+        try:
+            found: Json = future.result()
+            return found
+        except BaseException:
+            if self._stopped:
+                raise _stopped() from None
+            raise
+        finally:
+            with self._lock:
+                self._futures.discard(future)
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stopped = True
+            waiting = list(self._futures)
+        for future in waiting:
+            future.cancel()
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def _stopped() -> Lost:
+    return Lost(Outcome("closed", message="the campaign ends"))
+
+
+# On a worker
+
+_mine = threading.local()
+
+
+def do(job: Job, limits: Limits) -> Json:
+    """A job, by the process that this thread of a worker has for its set-up."""
+    return line(job, _examiner(job.setup, limits))
+
+
+def subject(setup: Setup, limits: Limits) -> str:
+    """What the subject says of itself here."""
+    return _examiner(setup, limits).version()
+
+
+def _examiner(setup: Setup, limits: Limits) -> Examiner:
+    found: Examiner | None = getattr(_mine, "examiner", None)
+    if found is None or found.setup != setup or found.limits != limits:
+        if found is not None:
+            found.close()
+        found = _mine.examiner = Examiner(setup, limits)
+    return found

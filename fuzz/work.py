@@ -1,0 +1,160 @@
+"""The work of a campaign, as jobs that any process can do: each gives one line of the journal.
+
+`line(job, examiner)` is a function of the job and of nothing else, so that it does not matter who does it, nor how often. A `Crew`
+does jobs: one in this process's children (`Local`), one on a cluster (`uops.fuzz.cluster`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from uops import __version__
+from uops.backends.worker import Limits
+from uops.fuzz import kinds
+from uops.fuzz.examine import Json, Setup, Triaged
+from uops.fuzz.process import Examiner
+from uops.fuzz.reduce import MOST, reduce
+from uops.fuzz.reproducer import Reproducer, size, text
+
+#: Cases between two lines of the journal.
+BATCH = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`about` says what is asked for: `batch`, of the cases [number * BATCH, stop); `triaged` or `reduced`, of case `number`, to
+    which `oracle` objected, and of which `first` is what triage gave. `most` questions are asked to reduce it."""
+
+    about: str
+    number: int
+    setup: Setup
+    stop: int = 0
+    oracle: str = ""
+    first: Json | None = None
+    most: int = MOST
+
+
+class Hand(Protocol):
+    """Does jobs, one at a time. Raises Lost where the crew was stopped."""
+
+    def line(self, job: Job) -> Json: ...
+
+
+class Crew(Protocol):
+    """`jobs`: how many jobs it does at a time; `restarts`: processes that were lost."""
+
+    jobs: int
+    restarts: int
+
+    def version(self) -> str:
+        """What the subject says of itself. Raises BrokenBackend."""
+        ...
+
+    @contextmanager
+    def hand(self) -> Iterator[Hand]:
+        """One of them, for one thread."""
+        ...
+
+    def stop(self) -> None:
+        """End what is being done, from any thread."""
+        ...
+
+    def close(self) -> None:
+        """The last word."""
+        ...
+
+
+def line(job: Job, examiner: Examiner) -> Json:
+    """What the journal says of a job."""
+    return {"batch": _batch, "triaged": _triaged, "reduced": _reduced}[job.about](job, examiner)
+
+
+def _batch(job: Job, examiner: Examiner) -> Json:
+    first, began = job.number * BATCH, time.monotonic()
+    found = examiner.batch(first, job.stop)
+    return {"number": job.number, "cases": job.stop - first, "counts": dict(sorted(found.counts.items())),
+            "findings": found.findings, "seconds": round(time.monotonic() - began, 3)}  # fmt: skip
+
+
+def _drawn(job: Job) -> tuple[kinds.Sample, int]:
+    """The case, and what the oracles' choices for it depend on."""
+    return kinds.sample(job.setup.seed, job.number, job.setup.kinds), kinds.number(job.setup.seed, job.number)
+
+
+def _triaged(job: Job, examiner: Examiner) -> Json:
+    drawn, seed = _drawn(job)
+    found = examiner.triage(*_from(examiner, drawn, seed, job.oracle))
+    return {"k": job.number, "triaged": found and found.to_json()}
+
+
+def _from(examiner: Examiner, drawn: kinds.Sample, seed: int, oracle: str) -> tuple[kinds.Sample, int, str]:
+    sample, judge = examiner.settle(drawn, seed, oracle)
+    return sample, seed, judge
+
+
+def _reduced(job: Job, examiner: Examiner) -> Json:
+    assert job.first is not None
+    first = Triaged.of(job.first)
+    sample, seed, _ = _from(examiner, *_drawn(job), job.oracle)
+    last = first
+
+    def fails(s: kinds.Sample) -> bool:
+        nonlocal last
+        found = examiner.triage(s, seed, first.oracle)
+        if found is None or not found.like(first):
+            return False
+        last = found
+        return True
+
+    small = reduce(sample, fails, job.most)
+    about = {"oracle": first.oracle, "setup": job.setup.to_json(), "seed": seed, "case": job.number, "subject": examiner.version(),
+             "uops": __version__, "generator": kinds.VERSION, "found": last.to_json()}  # fmt: skip
+    return {"k": job.number, "triaged": last.to_json(), "nodes": size(small), "text": text(Reproducer(small, about))}
+
+
+class Local:
+    """A crew of processes of this machine."""
+
+    def __init__(self, setup: Setup, limits: Limits, jobs: int) -> None:
+        self.setup, self.limits, self.jobs = setup, limits, jobs
+        self._lock = threading.Lock()
+        self._examiners = [Examiner(setup, limits)]
+        self._idle = list(self._examiners)
+
+    @property
+    def restarts(self) -> int:
+        return sum(e.restarts for e in self._examiners)
+
+    def version(self) -> str:
+        return self._examiners[0].version()
+
+    @contextmanager
+    def hand(self) -> Iterator[Hand]:
+        with self._lock:
+            if not self._idle:
+                self._idle.append(Examiner(self.setup, self.limits))
+                self._examiners.append(self._idle[-1])
+            examiner = self._idle.pop()
+        with examiner:
+            yield _Own(examiner)
+
+    def stop(self) -> None:
+        for e in list(self._examiners):
+            e.stop()
+
+    def close(self) -> None:
+        for e in self._examiners:
+            e.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Own:
+    examiner: Examiner
+
+    def line(self, job: Job) -> Json:
+        return line(job, self.examiner)
