@@ -21,9 +21,10 @@ from uops.backends.tinygrad.forms import Library, Node, Scope
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.result import Result
+from uops.spec.scope import scope_nodes
 
 UNSUPPORTED = (Missing("Movement/Replicated", "*", "tinygrad has no op that checks copies to be equal"),)
 
@@ -62,7 +63,7 @@ class Tinygrad(Backend):
         scope = Scope(self._library, self.name, _Uploads(self._library, inputs))
         values = [(scope[v], v) for v in scope.values(graph)]
         written = scope.written(graph)
-        asked = set(toposort(*(v for n, v in values if math.prod(n.shape))))  # nobody asks tinygrad for no elements
+        asked = {u for n, v in values if math.prod(n.shape) for u in scope_nodes(v)}  # nobody asks tinygrad for no elements
         effects = [scope[b].after(*(scope[e] for e in stores)) for b, stores in written.items() if not asked.issuperset(stores)]
         arrays = self._realize(values, effects)
         return Result(tuple(arrays), {f"b{b.arg.unique}": self._bits(self._library.tensor(scope[b]), b.dtype) for b in written})

@@ -25,6 +25,7 @@ from uops.spec.dtypes import DType
 from uops.spec.errors import Unsupported
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.scope import VIEWS, scope_nodes
 
 Node = Any
 
@@ -74,7 +75,7 @@ class Scope:
     def written(self, root: UOp) -> dict[UOp, list[UOp]]:
         """The Buffers that a root writes, and the Stores and Calls that write each."""
         found: dict[UOp, list[UOp]] = {}
-        for u in toposort(root, gate=_enter):
+        for u in scope_nodes(root):
             for reference in _written_by(u):
                 if (base := target(reference)) is not None and base.op is Op.BUFFER:
                     found.setdefault(base, []).append(u)
@@ -113,6 +114,12 @@ def _written_by(u: UOp) -> tuple[UOp, ...]:
         return ()
     arguments = u.src[1:]
     return arguments if u.arg is None or u.arg.written is None else tuple(arguments[k] for k in u.arg.written)
+
+
+def _is_reference(u: UOp) -> bool:
+    while u.op in VIEWS:
+        u = u.src[0]
+    return u.op in (Op.BUFFER, Op.PARAM)
 
 
 def target(reference: UOp) -> UOp | None:
@@ -246,8 +253,7 @@ def _function(s: Scope, u: UOp) -> Node:
 
 
 def _call(s: Scope, u: UOp) -> Node:
-    written = _written_by(u)
-    return s.body(u.src[0]).call(*(s[x] if x in written else s[x].contiguous() for x in u.src[1:]))
+    return s.body(u.src[0]).call(*(s[x] if _is_reference(x) else s[x].contiguous() for x in u.src[1:]))
 
 
 def _load(s: Scope, u: UOp) -> Node:

@@ -116,7 +116,7 @@ def test_the_cells_of_the_findings_add_up_to_the_failing_cells() -> None:
 def test_scripts_use_tinygrad_alone() -> None:
     for script in (FOLDER / "scripts").glob("*.py"):
         imports = set(re.findall(r"^(?:import|from) (\w+)", script.read_text(encoding="utf-8"), re.MULTILINE))
-        assert imports <= {"math", "struct", "subprocess", "sys", "tinygrad"}, script.name
+        assert imports <= {"collections", "math", "struct", "subprocess", "sys", "tinygrad"}, script.name
 
 
 def test_the_check_is_told_when_a_rule_is_taken_away(check: ModuleType) -> None:
