@@ -157,6 +157,8 @@ class _Writer:
         nodes = self.operands(p, None)
         bounds = [f"({q.value!r}, {q.value!r})" if n is None else self.local(f"{n}.min_max") for q, n in zip(p.src, nodes)]
         text = _COMPARISONS[p.op].format(a=bounds[0], b=bounds[1])
+        if p.op is Op.CMPLT and None not in nodes:  # a loop is below its bound
+            text = f"({text} or {nodes[0]}.op is {self.op(Op.RANGE)} and {nodes[0]}.src[0] is {nodes[1]})"
         if p.op is Op.CMPEQ:
             known = next(n for n in nodes if n is not None)
             a, b = (f"make({q.value!r}, {known}.dtype)" if n is None else n for q, n in zip(p.src, nodes))

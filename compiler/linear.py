@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from uops.spec import dtypes as dt
 from uops.spec.args import ConstArg
-from uops.spec.node import UOp
+from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
 
@@ -42,6 +42,31 @@ def linear(root: UOp) -> Sum:
         else:
             terms[u] = terms.get(u, 0) + k
     return Sum({t: k for t, k in terms.items() if k}, constant)
+
+
+def constants_out(root: UOp) -> UOp:
+    """A sum with products of sums left as they are, but for their constants: (x + y + 2) * 3 + z is (x + y) * 3 + z + 6. That is
+    shorter than the canonical form where such a product would be multiplied out."""
+    found: dict[UOp, tuple[UOp | None, int]] = {}  # what is left of a node, and its constant
+    for u in toposort(root, gate=lambda u: u.op in (Op.ADD, Op.MUL)):
+        if u.op is Op.CONST:
+            found[u] = None, u.arg.value
+        elif u.op is Op.ADD:
+            (a, m), (b, n) = found[u.src[0]], found[u.src[1]]
+            found[u] = UOp(Op.ADD, (a, b)) if a is not None and b is not None else a or b, m + n
+        elif u.op is Op.MUL and u.src[1].op is Op.CONST:
+            (a, m), k = found[u.src[0]], u.src[1].arg.value
+            found[u] = None if a is None else _times(a, k), m * k
+        else:
+            found[u] = u, 0
+    rest, constant = found[root]
+    return number(constant) if rest is None else rest if not constant else UOp(Op.ADD, (rest, number(constant)))
+
+
+def _times(u: UOp, k: int) -> UOp:
+    if u.op is Op.MUL and u.src[1].op is Op.CONST:
+        u, k = u.src[0], k * u.src[1].arg.value
+    return UOp(Op.MUL, (u, number(k)))
 
 
 def same_sum(a: UOp, b: UOp) -> bool:

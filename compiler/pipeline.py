@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
-from uops.compiler.log import active
+from uops.compiler.log import active, recording
 from uops.compiler.memory import Memory, memory, remembering
 from uops.compiler.passes.bodies import Kept, each
 from uops.compiler.passes.callify import callify
@@ -102,7 +103,10 @@ def _machine(state: Lowering) -> Machine:
 
 
 def _join(root: UOp, state: Lowering) -> UOp:
-    return joined(root, state.external, _machine(state)) if state.config.optimize else root
+    """With hand-written choices only: a search and drawn OptOps are about single kernels."""
+    config = state.config
+    alone = not config.optimize or config.beam or config.forced is not None
+    return root if alone else joined(root, state.external, _machine(state))
 
 
 def _optimize(body: UOp, state: Lowering) -> UOp:
@@ -180,9 +184,10 @@ def lower(graph: UOp, target: Target, upto: str = "render", config: Config | Non
     if upto not in STAGES:
         raise SpecError(f"no stage {upto!r}; the stages are {', '.join(STAGES)}")
     state = Lowering(target, config or configuration.default())
-    if upto == STAGES[-1] and not state.config.verify and active() is None:
+    if upto == STAGES[-1] and not state.config.verify and not state.config.validate and active() is None:
         return _kernel_by_kernel(graph, state)
-    return next(found for stage, found in _run(graph, state) if stage == upto)
+    with _heard(state):
+        return next(found for stage, found in _run(graph, state) if stage == upto)
 
 
 def _kernel_by_kernel(graph: UOp, state: Lowering) -> UOp:
@@ -216,14 +221,27 @@ def _listed(body: UOp, state: Lowering, rendering: Rendering) -> UOp:
 
 def stages(graph: UOp, target: Target, config: Config | None = None) -> dict[str, UOp]:
     """The graph itself under `tensor`, and after each stage under the stage's name."""
-    return {"tensor": graph, **dict(_run(graph, Lowering(target, config or configuration.default())))}
+    state = Lowering(target, config or configuration.default())
+    with _heard(state):
+        return {"tensor": graph, **dict(_run(graph, state))}
+
+
+def _heard(state: Lowering) -> AbstractContextManager[object]:
+    """A log and the steps of passes, where kernels are to be validated."""
+    if not state.config.validate:
+        return nullcontext()
+    state.steps = {}
+    return recording() if active() is None else nullcontext()
 
 
 def _run(graph: UOp, state: Lowering) -> Iterator[tuple[str, UOp]]:
     """(stage, graph) after each pass; a stage of several passes counts as reached when its last one has run."""
     _verify(graph, PIPELINE[0].takes, "the input", state)
+    passed: dict[str, UOp] = {}
     for p, following in zip(PIPELINE, (*PIPELINE[1:], None)):
-        graph = run_pass(p, graph, state)
+        graph = passed[p.name] = run_pass(p, graph, state)
+        if p.name == "plan" and state.config.validate:
+            _validate(passed, state)
         if following is None or following.stage != p.stage:
             yield p.stage, graph
 
@@ -234,6 +252,15 @@ def run_pass(p: Pass, graph: UOp, state: Lowering) -> UOp:
         graph = p.run(graph, state)
     _verify(graph, p.gives, f"pass {p.name}", state)
     return graph
+
+
+def _validate(passed: dict[str, UOp], state: Lowering) -> None:
+    """Raise Invalid where a kernel, or the plan, is not validated."""
+    from uops.compiler.validate import validate  # which only who asks for it needs, and Z3
+
+    log = active()
+    assert log is not None and state.steps is not None
+    validate(passed, state.steps, log).require()
 
 
 @record(frozen=True, slots=True)

@@ -73,9 +73,14 @@ def holds(condition: Pattern, found: Binding) -> bool:
         return all(holds(c, found) for c in condition.src)
     node = instantiate(condition, found)
     bounds = node.min_max
-    if bounds is not None and bounds[0]:
+    if (bounds is not None and bounds[0]) or is_inside(node):
         return True
     return node.op is Op.CMPEQ and node.src[0].dtype is dt.index and same_sum(node.src[0], node.src[1])
+
+
+def is_inside(u: UOp) -> bool:
+    """Whether `u` says that a loop is below its bound."""
+    return u.op is Op.CMPLT and u.src[0].op is Op.RANGE and u.src[0].src[0] is u.src[1]
 
 
 @record(frozen=True, slots=True)
@@ -159,6 +164,8 @@ class Rewriter:
 
 def _missing(root: UOp, done: Mapping[UOp, UOp]) -> Iterable[UOp]:
     """The nodes at and below `root` that are not done, sources first."""
+    if not done:
+        return toposort(root)
     order: dict[UOp, None] = {}
     try:
         _enter(root, done, order)

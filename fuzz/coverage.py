@@ -7,6 +7,7 @@ normal form that its left side fits: had its condition held, it would have been 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from uops.compiler import pipeline
 from uops.compiler.config import Config
@@ -27,19 +28,26 @@ _NODES = 400
 def lowering(graph: UOp, target: Target) -> Counter[str]:
     """The counters of one lowering. Raises what lowering raises."""
     counts: Counter[str] = Counter()
+    moves = recorded(graph, target, lambda name, changed: counts.update({f"stage:{name}": int(changed)}))
+    for move in moves:
+        counts.update(f"rule:{s.rule} fired" for s in move.steps)
+    for move in moves:
+        counts.update(f"rule:{name} refused" for name in _refused(move))
+    return +counts
+
+
+def recorded(graph: UOp, target: Target, told: Callable[[str, bool], None] = lambda name, changed: None) -> list[Move]:
+    """What one lowering did, move by move; `told` hears of each pass, and whether it changed anything. Raises what lowering
+    raises."""
     state = Lowering(target, Config(reuse=False))
     with recording() as log:
         for p in pipeline.PIPELINE:
             after = run_pass(p, graph, state)
-            counts[f"stage:{p.name}"] += after is not graph
+            told(p.name, after is not graph)
             graph = after
             if p.name == _LAST:
                 break
-    for move in log.moves:
-        counts.update(f"rule:{s.rule} fired" for s in move.steps)
-    for move in log.moves:
-        counts.update(f"rule:{name} refused" for name in _refused(move))
-    return +counts
+    return log.moves
 
 
 def _refused(move: Move) -> list[str]:

@@ -36,6 +36,7 @@ from uops.fuzz.relations import related, without
 from uops.fuzz.schedules import Sequencer, illegal_faults, kinds_of, lowered, passes
 from uops.fuzz.stages import Fault, Judge, Outputs, differs, outside
 from uops.fuzz.subject import PLAIN, Refused, Subject, judged, judged_form, raised
+from uops.fuzz.wrong_rule import wrong_step
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
 from uops.spec.errors import CompileError, Unsupported, UopsError
@@ -164,6 +165,22 @@ def _called(c: Context) -> Fault | None:
         return calls.faults(c.sample.graph, c.sample.inputs, c.target(), c.ran[0], c.draw("called"))
     except (CompileError, Unsupported) as e:
         raise Refused(str(e)) from e
+
+
+def _steps(c: Context) -> Fault | None:
+    """Every rewrite step keeps the value, whatever its leaves are."""
+    try:
+        moves = coverage.recorded(c.sample.graph, c.target())
+    except (CompileError, Unsupported) as e:
+        raise Refused(str(e)) from e
+    tried: Counter[str] = Counter()
+    some = []
+    for step in (s for move in moves for s in move.steps):
+        tried[step.rule] += 1
+        if tried[step.rule] <= _PER_RULE:
+            some.append(step)
+    wrong = wrong_step(some, c.seed)
+    return None if wrong is None else Fault("step", f"rule {wrong.rule} changes a value: {wrong.before!r} to {wrong.after!r}")
 
 
 def _leaks(c: Context) -> Fault | None:
@@ -298,6 +315,8 @@ def _same(c: Context, found: Outputs, other: Outputs) -> Fault | None:
 
 # --------------------------------------------------------------------------------------------------------------- the table
 
+#: Steps of one rule that are tried, of one lowering.
+_PER_RULE = 4
 UNOPTIMISED = Config(reuse=False, optimize=False)
 
 # fmt: off
@@ -319,6 +338,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("rule-off",    "without one of the rewrite rules the same is given", _rule_off, 16, 1.5, frozenset({COMPILER})),
     Oracle("again",       "a second compilation gives the same bits", _again, 32),
     Oracle("twice",       "a second lowering gives the same instructions", _twice, 32, 1.0, frozenset({COMPILER})),
+    Oracle("steps",       "every rewrite step keeps the value, whatever its leaves are", _steps, 2, 0.5, frozenset({COMPILER})),
     Oracle("stages",      "every stage gives what the one before it gives", _stages, 32, 10.0, frozenset({COMPILER})),
     Oracle("leaks",       "a program that is called again keeps no memory", _leaks, 256, 30.0, frozenset({COMPILER})),
     Oracle("second",      "a second backend gives the same", _second, 1, 1.0, frozenset({AGAINST})),

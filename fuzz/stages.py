@@ -46,6 +46,7 @@ class Keeps(Enum):
 KEEPS: dict[str, tuple[Keeps, str]] = {
     "callify":   (Keeps.BITS, "it names memory and orders effects; the same ops compute every value"),
     "rangeify":  (Keeps.ORDERED, "the same ops compute each element, but a Reduce becomes loops, or a closed form"),
+    "join":      (Keeps.ORDERED, "kernels become parts of one, in blocks of the same loops, on other memory between them"),
     "optimize":  (Keeps.ORDERED, "loops are split, swapped and made parallel, and with them the addends of a sum"),
     "expand":    (Keeps.ORDERED, "loops become lanes, and with them the addends of a sum"),
     "select":    (Keeps.SET,  "ops become approximations within their sets, and small floats accumulate in float32"),

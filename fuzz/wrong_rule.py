@@ -2,7 +2,8 @@
 
 Takes: the steps of a log (`uops.compiler.log`). Gives: the first whose two sides differ. What is no arithmetic - a Load, a Range, a
 Param - is a leaf, and gets values from its min_max: ends, neighbours of 0, and others drawn by a seed. A step that differs is
-wrong, since a rule must hold for all values of its leaves; one that does not may still be.
+wrong, since a rule must hold for all values of its leaves; one that does not may still be. Nothing is said of a Range whose bound
+is another leaf. Of a float Max, which of two zeros it gives is left open (R11).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def wrong_step(steps: Iterable[Step], seed: int = 0) -> Step | None:
 
 def _differs(before: UOp, after: UOp, draw: SeededDraw) -> bool:
     leaves = [u for u in toposort(before, after, gate=lambda u: u.op in _INNER) if u.op not in _INNER]
-    if any(u.shape != () or u.dtype is dt.void for u in (before, after, *leaves)):
+    if any(u.shape != () or u.dtype is dt.void for u in (before, after, *leaves)) or any(map(_is_bounded, leaves)):
         return False
     params = {u: b.param(k, (TRIED,), u.dtype) for k, u in enumerate(leaves)}
     inputs = {f"p{k}": _values(u, draw) for k, u in enumerate(leaves)}
@@ -50,15 +51,22 @@ def _differs(before: UOp, after: UOp, draw: SeededDraw) -> bool:
         (y,) = run(substitute(after, params), inputs, check=False).values
     except (Trap, SpecError):  # these values are none that the leaves have together
         return False
-    return not bool(np.all(_same(*np.broadcast_arrays(x, y))))
+    zeros = any(u.op is Op.MAX and u.dtype.is_float for u in toposort(before))
+    return not bool(np.all(_same(*np.broadcast_arrays(x, y), zeros)))
 
 
-def _same(x: Array, y: Array) -> Array:
+def _is_bounded(u: UOp) -> bool:
+    return u.op is Op.RANGE and u.src[0].op is not Op.CONST
+
+
+def _same(x: Array, y: Array, zeros: bool) -> Array:
+    """Elements that are equal by bits, or NaN; with `zeros`, either zero is the other."""
     if x.dtype.kind in "iubO":
         return np.asarray(x == y)
     bits = f"u{x.dtype.itemsize}"
     same = np.ascontiguousarray(x).view(bits) == np.ascontiguousarray(y).view(bits)
-    return np.asarray(same | (np.isnan(x.astype(np.float64)) & np.isnan(y.astype(np.float64))))
+    a, b = x.astype(np.float64), y.astype(np.float64)
+    return np.asarray(same | (np.isnan(a) & np.isnan(b)) | (zeros & (a == 0) & (b == 0)))
 
 
 def _values(u: UOp, draw: SeededDraw) -> Array:

@@ -309,10 +309,10 @@ def users(order: Iterable[UOp]) -> dict[UOp, list[UOp]]:
 
 def substitute(root: UOp, replacement: dict[UOp, UOp]) -> UOp:
     """`root` with each key of `replacement` replaced, whatever that has for sources; iterative."""
-    done: dict[UOp, UOp] = dict(replacement)
-    changed = set(done)
+    done = {u: new for u, new in replacement.items() if new is not u}
+    if not done:
+        return root
     for u in toposort(root):
-        if not changed.isdisjoint(u.src) and u not in changed:
-            changed.add(u)
+        if not done.keys().isdisjoint(u.src) and u not in replacement:
             done[u] = UOp(u.op, tuple([done.get(s, s) for s in u.src]), u.arg, u.tag)
     return done.get(root, root)

@@ -88,7 +88,7 @@ def _float_maximum(b: Builder, u: UOp, t: str, x: str, y: str) -> str:
 def _is_constant(u: UOp) -> bool:
     """Whether a value is a number, the same in all lanes."""
     first = u.src[0] if u.op is Op.STACK else u
-    return first.op is Op.CONST and first.arg.value == first.arg.value and all(s is first for s in u.src)
+    return first.op is Op.CONST and first.arg.value == first.arg.value and u.src.count(first) == len(u.src)
 
 
 def negate(b: Builder, u: UOp, x: str) -> str:

@@ -37,12 +37,12 @@ def span(index: UOp) -> Span | None:
         if steps is not None:
             return Span(None, steps)
         first = index.src[0]
-        return Span(first, (0,) * len(index.src)) if all(s is first for s in index.src) else None
+        return Span(first, (0,) * len(index.src)) if index.src.count(first) == len(index.src) else None
     if index.op is Op.ADD:
         for a, b in (index.src, index.src[::-1]):
             base, steps = (span(a), b.spelt) if a.op is Op.STACK and b.op is Op.STACK else (None, None)
             if base is not None and steps is not None:
-                return Span(base.base, tuple([x + y for x, y in zip(base.steps, steps)]))
+                return Span(base.base, tuple([x + y for x, y in zip(base.steps, steps)]) if any(base.steps) else steps)
     return None
 
 

@@ -34,7 +34,7 @@ PART = "part"
 STACK_LIMIT = 1 << 20
 #: Of private and local arrays: a vector access that starts at their beginning crosses no cache line.
 ALIGNMENT = 64
-#: A private array of at most this many elements starts as zeros; a larger one freezes what it reads instead (see `_allocate`).
+#: A private array of at most this many elements starts as zeros; a larger one as anything (see `_allocate`).
 ZEROED = 16
 
 # No builtins: LLVM must not turn our loops into calls of memset and memcpy, so that an object needs no C library.
@@ -73,7 +73,6 @@ class _Kernel:
         self.instructions = instructions
         self.operands: dict[UOp, str] = {}
         self.addresses: dict[UOp, str] = {}
-        self.frozen: set[UOp] = set()
         self.entries: set[str] = set()
         self.open: list[_Open] = []
         self.number = 0
@@ -140,7 +139,8 @@ class _Kernel:
 
     def _allocate(self, u: UOp) -> None:
         """A private buffer. Reading what was never written is a Trap in the language (R61), but it may not become undefined
-        behaviour here: a small buffer starts as zeros (dead stores, mostly), a load from a large one is frozen."""
+        behaviour here: a small buffer starts as zeros (dead stores, mostly); a large one was perhaps filled by an empty piece of
+        assembly, as far as LLVM knows. To freeze every load instead would keep it apart from the instruction that uses it."""
         t, size, place = storage_type(u.dtype), u.arg.size, f"%r{len(self.addresses)}"
         if u.arg.addrspace is AddrSpace.GLOBAL:
             raise Crash(f"{u!r}: a GLOBAL buffer reaches a kernel as a Param")
@@ -148,7 +148,7 @@ class _Kernel:
         if size <= ZEROED:
             self.b.do(f"store [{size} x {t}] zeroinitializer, ptr {place}, align {u.dtype.itemsize}")
         else:
-            self.frozen.add(u)
+            self.b.do(f'call void asm sideeffect "", "r,~{{memory}}"(ptr captures(none) {place})')
         self.addresses[u] = place
 
     # Body: one statement per instruction.
@@ -175,7 +175,7 @@ class _Kernel:
             return found
         if u.op is Op.CONST:
             return literal(u.arg.value, u.dtype)
-        if u.op is Op.STACK and all(s.op is Op.CONST for s in u.src):
+        if u.op is Op.STACK and u.spelt is not None:
             self.operands[u] = vector_literal(u)
             return self.operands[u]
         if is_lane(u):
@@ -287,7 +287,7 @@ class _Kernel:
         else:
             value = self.b.gathered(t, [self.b.emit(f"load {t}, ptr {a}, align {d.itemsize}") for a in place.lanes])
             t = wide(t, lanes_of(u))
-        return self._loaded(source, d, t, value)
+        return self._loaded(d, t, value)
 
     def _read_masked(self, u: UOp) -> str:
         d, w, align = u.dtype, lanes_of(u), str(u.dtype.itemsize)
@@ -301,12 +301,10 @@ class _Kernel:
         else:
             ptrs = self.b.gathered("ptr", place.lanes)
             value = self.b.masked("gather", t, t, (like(t, "ptr"), ptrs), ("i32", align), (like(t, "i1"), gate), (t, alt))
-        return self._loaded(u.src[0], d, t, value)
+        return self._loaded(d, t, value)
 
-    def _loaded(self, source: UOp, d: DType, t: str, value: str) -> str:
+    def _loaded(self, d: DType, t: str, value: str) -> str:
         """What was read, as a value."""
-        if memory(source) in self.frozen:
-            value = self.b.emit(f"freeze {t} {value}")
         return self.b.emit(f"icmp ne {t} {value}, {each(t, '0')}") if d is dt.bool_ else value
 
     def _places(self, target: UOp) -> _Vector | None:

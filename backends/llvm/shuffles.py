@@ -20,7 +20,7 @@ def vector_literal(u: UOp) -> str:
     """A Stack of constants."""
     t = value_type(u.dtype)
     first = u.src[0]
-    if all(s is first for s in u.src):
+    if u.src.count(first) == len(u.src):
         return f"splat ({t} {literal(first.arg.value, u.dtype)})"
     return f"<{', '.join(f'{t} {literal(s.arg.value, u.dtype)}' for s in u.src)}>"
 
@@ -47,7 +47,7 @@ def join(b: Builder, u: UOp, operand: Operand) -> str:
     """A Stack: of one scalar, of lanes of at most two vectors, or of any scalars."""
     w, t = lanes_of(u), value_type(u.dtype)
     kind, first = type_of(u), u.src[0]
-    if all(s is first for s in u.src):
+    if u.src.count(first) == len(u.src):
         alone = b.emit(f"insertelement {kind} zeroinitializer, {t} {operand(first)}, i64 0")
         return b.emit(f"shufflevector {kind} {alone}, {kind} zeroinitializer, <{w} x i32> zeroinitializer")
     if all(map(is_lane, u.src)):

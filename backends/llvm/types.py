@@ -84,8 +84,16 @@ def wide(t: str, lanes: int) -> str:
 
 def type_of(u: UOp) -> str:
     """LLVM type of a node's value."""
-    t = value_type(u.dtype)
-    return wide(t, lanes_of(u)) if u.shape else t
+    shape = u.shape
+    if not shape:
+        return value_type(u.dtype)
+    plain = len(shape) == 1 and shape[0].__class__ is int
+    return _vector(u.dtype, shape) if plain else wide(value_type(u.dtype), lanes_of(u))
+
+
+@functools.cache
+def _vector(d: DType, shape: tuple[int]) -> str:
+    return wide(value_type(d), *shape)
 
 
 @functools.cache

@@ -38,7 +38,7 @@ _MADE_FIRST = 0.3
 #: What divides the axes where the machine has no tensor cores.
 _ANY = tuple(WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "CPU", d.threads) for d in DESCRIPTORS)
 #: How often a TC goes first where it is legal: later it never is (R93).
-_TC_FIRST = 0.5
+_TC_FIRST = 0.7
 
 
 @dataclass(frozen=True, slots=True)

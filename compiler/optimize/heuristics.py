@@ -29,14 +29,16 @@ from uops.compiler.optimize.sweep import swept
 from uops.compiler.optimize.threads import WORTH, operations
 from uops.compiler.passes.cost import work
 from uops.compiler.target import Machine
+from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ops import ALU, Op
 from uops.spec.optops import Padto, Split
 from uops.spec.scope import closed_by, open_ranges
 
-#: Vectors per iteration of an elementwise loop.
+#: Vectors per iteration of an elementwise loop, and operations on each from which there is one: the loop's own cost no more.
 ELEMENTWISE_VECTORS = 2
+LONG = 6
 #: Vectors of columns that are reduced side by side: long pieces of a row of memory.
 COLUMN_VECTORS = 16
 #: Work, in units of `passes.cost`, from which a value that two loops share is kept; and how many of them at most.
@@ -119,7 +121,7 @@ def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Mach
         across = None if summed else _crossing_loop(s, f, lane)
         if across is not None:
             return _square(s, lane, across, lanes)
-        vectors = min(COLUMN_VECTORS, machine.registers // 2) if summed else ELEMENTWISE_VECTORS
+        vectors = min(COLUMN_VECTORS, machine.registers // 2) if summed else _side_by_side(f)
         if summed and extent(lane) > lanes * vectors and rows_under(s, f, lane) >= SWEPT_ROWS:
             return _swept(s, f, lane, None, lanes, machine, uniques)
         return split_lanes(s, lane, lanes, vectors, AxisType.UPCAST)
@@ -127,6 +129,12 @@ def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Mach
     if extent(rows) <= FEW_ROWS and streamed and len(f.reduces) == 1:
         return _swept(s, f, lane, rows, lanes, machine, uniques)
     return tiled(s, f, rows, lane, machine, uniques)
+
+
+def _side_by_side(f: Facts) -> int:
+    """Vectors per iteration of a loop in which nothing is summed."""
+    operations = sum(u.op in ALU and u.dtype is not dt.index for u in f.order)
+    return 1 if operations >= LONG and not f.reduces else ELEMENTWISE_VECTORS
 
 
 def _swept(s: Schedule, f: Facts, lane: UOp, beside: UOp | None, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule:

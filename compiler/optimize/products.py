@@ -18,6 +18,7 @@ from uops.compiler.optimize.schedule import Schedule, apply
 from uops.compiler.optimize.stage import staged
 from uops.compiler.optimize.sweep import swept, swept_in_output
 from uops.compiler.optimize.threads import PER_CORE
+from uops.compiler.passes.accumulate import wide_of
 from uops.compiler.target import Machine
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp
@@ -30,8 +31,7 @@ REDUCE_VECTORS = 4
 PANEL_SHARE = 2
 #: Panels that share one reading of the rows, where a cache does not hold these; a fraction is left of what reading them costs.
 PANELS = 4
-#: Iterations of a deep Reduce in one block, and how much shorter one may be for a whole number of them.
-DEPTH = 512
+#: How much shorter a block of a deep Reduce may be than what a cache holds, for a whole number of them.
 DEPTH_SLACK = 4
 #: Bytes per cycle from the second cache, and what loading the operand of a row takes, in loads that never wait.
 PANEL_BYTES = 24
@@ -57,9 +57,10 @@ class _Tile:
 
 def tiled(s: Schedule, f: Facts, rows: UOp, lane: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:
     """A register tile, and the panel of operands that its rows share."""
-    lanes = min(machine.vector_bytes // f.itemsize, 1 << (extent(lane) - 1).bit_length())
+    full = machine.vector_bytes // f.itemsize
+    lanes = min(full, 1 << (extent(lane) - 1).bit_length())
     beside = _beside_loop(s, f, rows, lane) if extent(lane) <= 2 * lanes else None
-    tile = _best_tile(extent(rows), extent(beside) if beside is not None else 1, extent(lane), lanes, machine)
+    tile = _best_tile(extent(rows), extent(beside) if beside is not None else 1, extent(lane), lanes, full, machine)
     s = split_by(s, lane, tile.vectors * lanes, AxisType.UPCAST)
     for loop, factor in ((rows, tile.rows), (beside, tile.beside)):
         if loop is not None and factor > 1:
@@ -90,12 +91,13 @@ def _beside_loop(s: Schedule, f: Facts, rows: UOp, lane: UOp) -> UOp | None:
     return next((r for r in others if not any(r in f.needs[a] for a in shared)), None)
 
 
-def _best_tile(rows: int, beside: int, columns: int, lanes: int, machine: Machine) -> _Tile:
-    """The tile with the best score."""
+def _best_tile(rows: int, beside: int, columns: int, lanes: int, full: int, machine: Machine) -> _Tile:
+    """The tile with the best score; vectors have `lanes` of the columns, rows of columns beside them fill up `full` ones."""
     found = _Tile(1, 1)
-    for along, b in itertools.product(range(1, 5), range(1, 1 + min(beside, 4))):
-        used = share(columns, along * lanes) * share(beside, b)
-        found = max(found, _with_rows(rows, _Tile(1, along, b), along * b, used, machine), key=lambda t: t.score)
+    for along, b in itertools.product(range(1, 5), range(1, 1 + min(beside, 4 * full // lanes))):
+        vectors = -(-along * b * lanes // full)
+        used = share(columns, along * lanes) * share(beside, b) * share(along * b * lanes, full)
+        found = max(found, _with_rows(rows, _Tile(1, along, b), vectors, used, machine), key=lambda t: t.score)
     return found
 
 
@@ -128,10 +130,12 @@ def _packed(s: Schedule, rows: UOp, lane: UOp, machine: Machine, uniques: Iterat
     assert panel is not None
     load, over = panel
     size, cache = math.prod(map(extent, over)) * load.dtype.itemsize, (machine.caches or CACHES)[1] // PANEL_SHARE
-    reread = _row_bytes(s, tiles) > cache
-    if size > cache or (reread and size * PANELS > cache and _is_stored(s)):
-        return _blocked(s, tiles, columns, machine, uniques)
-    beside = _panels_beside(columns, cache // size, machine) if reread else 1
+    beside = _panels_beside(columns, PANELS, machine) if _row_bytes(s, tiles) > cache else 1
+    k = closed_by(Facts(s).reduces[0])[0]
+    divides = _divides(extent(k), _most(k, size, cache // beside))
+    if size > cache * PANEL_SHARE or (size * beside > cache and divides and (size > cache or _is_stored(s))):
+        return _blocked(s, tiles, columns, size, machine, uniques)
+    beside = _panels_beside(columns, cache // size, machine) if beside > 1 else 1
     s, load, over = _several(s, tiles, columns, beside)
     return staged(s, [(load, over)], next(uniques))
 
@@ -167,28 +171,37 @@ def _is_stored(s: Schedule) -> bool:
     return swept_in_output(s, u, (), closed_by(u)[0]) is not None
 
 
-def _blocked(s: Schedule, tiles: UOp, columns: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:
-    """A deep product in blocks: the outermost loop of its Reduce in parts, each of them for many tiles of rows."""
-    (u,) = Facts(s).reduces
-    k, *inner = closed_by(u)
-    most = max(1, DEPTH // math.prod(map(extent, inner)))
+def _blocked(s: Schedule, tiles: UOp, columns: UOp, size: int, machine: Machine, uniques: Iterator[int]) -> Schedule:
+    """A deep product in blocks: the outermost loop of its Reduce in parts, each of them for many tiles of rows.
+    A panel of all its iterations takes `size` bytes."""
+    k, beside = closed_by(Facts(s).reduces[0])[0], _panels_beside(columns, PANELS, machine) if _is_stored(s) else 1
+    most = _most(k, size, (machine.caches or CACHES)[1] // PANEL_SHARE // beside)
     part = divisor(extent(k), most)
-    if part * DEPTH_SLACK < most:
+    if not _divides(extent(k), most):
         part = -(-extent(k) // -(-extent(k) // most))
         s, k = then(s, k, Padto(number_of(s, k), part)) if extent(k) % part else (s, k)
     s = apply(s, Split(number_of(s, k), part, AxisType.REDUCE))
     depth = s.ranges[number_of(s, k)]
-    beside = _panels_beside(columns, PANELS, machine) if _is_stored(s) else 1
     s, load, over = _several(s, tiles, columns, beside)
     s = staged(s, [(load, tuple(r for r in over if r is not depth))], next(uniques))
     found = swept_in_output(s, Facts(s).reduces[0], (tiles, over[0]) if beside > 1 else (tiles,), depth)
-    return found or _in_registers(s, load, tiles, depth, machine, uniques)
+    return found or _in_registers(s, tiles, depth, machine, uniques)
 
 
-def _in_registers(s: Schedule, load: UOp, tiles: UOp, depth: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:
+def _most(k: UOp, size: int, held: int) -> int:
+    """The most iterations of loop `k`, of a Reduce, for which `held` bytes hold a panel that is `size` for all."""
+    return max(1, extent(k) * held // size)
+
+
+def _divides(n: int, most: int) -> bool:
+    """Whether there are blocks of a good size that need no padding, which gates Loads in the loop of the products."""
+    return divisor(n, most) * DEPTH_SLACK >= most
+
+
+def _in_registers(s: Schedule, tiles: UOp, depth: UOp, machine: Machine, uniques: Iterator[int]) -> Schedule:
     """The sums of blocks of rows in memory of their own, as much as a part of the second cache."""
     vectors = [r for r in s.outputs if r.arg.type is AxisType.UPCAST]
-    size = math.prod(map(extent, vectors)) * load.dtype.itemsize
+    size = math.prod(map(extent, vectors)) * wide_of(Facts(s).reduces[0].dtype).itemsize
     held = max(1, (machine.caches or CACHES)[1] // 4 // size)
     if extent(tiles) > held:
         some = -(-extent(tiles) // -(-extent(tiles) // held))

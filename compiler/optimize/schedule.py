@@ -256,8 +256,8 @@ def _padto(s: Schedule, opt: Padto) -> Schedule:
     if m is bound or divides(opt.multiple, axis_of(r).extent):
         return s
     longer = UOp(Op.RANGE, (m,), r.arg)
-    done = _replaced(s, {r: (longer, (longer,))})
-    return _masked(done, longer, UOp(Op.CMPLT, (longer, bound)))
+    outputs = tuple(longer if x is r else x for x in s.outputs)
+    return replace(s, effect=_masked(s.effect, r, longer, UOp(Op.CMPLT, (longer, bound))), outputs=outputs)
 
 
 def padded(s: Schedule, opt: Padto) -> Schedule:
@@ -327,13 +327,14 @@ def replace_ranges(root: UOp, new: Replacement) -> UOp:
 # ------------------------------------------------------------------------------------------------------------------- masks
 
 
-def _masked(s: Schedule, r: UOp, inside: UOp) -> Schedule:
-    """No access at an iteration of `r` for which `inside` is false, and the identity there in a Reduce over it (R92)."""
-    order = toposort(s.effect)
+def _masked(effect: UOp, r: UOp, longer: UOp, inside: UOp) -> UOp:
+    """`longer` in the place of `r`: no access at an iteration for which `inside` is false, and the identity there in a Reduce over
+    it (R92)."""
+    order = toposort(effect)
     depends = _dependents(order, r)
-    done: dict[UOp, UOp] = {}
+    done = {r: longer}
     for u in order:
-        if u not in depends and done.keys().isdisjoint(u.src):
+        if done.keys().isdisjoint(u.src):
             continue
         new = UOp(u.op, tuple([done.get(x, x) for x in u.src]), u.arg, u.tag)
         if u.op is Op.LOAD and u.src[0] in depends:
@@ -343,10 +344,10 @@ def _masked(s: Schedule, r: UOp, inside: UOp) -> Schedule:
         elif u.op is Op.REDUCE and r in closed_by(u):
             value = UOp(Op.WHERE, (inside, new.src[0], identity(u.arg.op, u.dtype)))
             new = new.replace(src=(value, *new.src[1:]))
-        if new is not u:
-            done[u] = new
-    note("gate", s.effect, done[s.effect], done)
-    return replace(s, effect=done[s.effect])
+        done[u] = new
+    gated = done.get(effect, effect)
+    note("gate", effect, gated, done)
+    return gated
 
 
 def gated_load(load: UOp, inside: UOp) -> UOp:

@@ -9,7 +9,8 @@ memory, and every row adds to all of them:
 The same makes blocks of a deep product: with the outer part of a split Reduce as rows, and tiles as columns, operands are read from
 caches that hold a block of them. What is stored as it is summed needs no memory of its own (`swept_in_output`):
 
-    for t: for r: a += x[r, t]; y[t] = a    ->    for r: for t: y[t] = x[r, t] if r == 0 else y[t] + x[r, t]
+    for t: for r: a += x[r, t]; y[t] = f(a)
+    ->    for r: for t: a = (0 if r is first else y[t]) + x[r, t]; y[t] = f(a) if r is last else a
 
 Spec: Reduce; Lowering Pipeline/Optimize; R32 (any order), R61, R91.
 """
@@ -62,16 +63,15 @@ def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], uniq
 
 
 def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Schedule | None:
-    """The same for one loop `row` of Reduce `u`, with the sums in the memory that the kernel writes: no other memory, and no end of
-    the sweep. None where the kernel stores something else than the Reduce, in another dtype, or reads that memory otherwise.
-
-    `columns` are output loops in order, to stand inside of `row`. Memory that is written anyway may hold the sums so far (R146).
+    """The same for one loop `row` of the kernel's only Reduce `u`, with the sums so far in the memory that the kernel writes: it is
+    written anyway (R146). What is made of the sum is stored in the last iteration. None where that memory has another dtype than
+    the sums, or is read otherwise. `columns` are output loops in order, to stand inside of `row`.
     """
     store = s.effect
     place, value, *gates = store.src
     memory = place.src[0]
     read = any(x.op is Op.INDEX and x.src[0] is memory and x is not place for x in toposort(store))
-    if value is not u or wide_of(u.dtype) is not memory.dtype or memory.op is not Op.PARAM or read:
+    if wide_of(u.dtype) is not memory.dtype or memory.op is not Op.PARAM or read:
         return None
     free = 1 + max(int(r.arg.axis_id) for r in (*toposort(store), *s.outputs) if r.op is Op.RANGE)
     kinds = {row: AxisType.LOOP, **{r: r.arg.type for r in columns}}
@@ -79,7 +79,11 @@ def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Sc
     later = both(gates[0] if gates else None, UOp(Op.CMPLT, (number(0), row)))
     running = UOp(Op.LOAD, (place, identity(u.arg.op, u.dtype), later), LoadArg())
     term = u.replace(src=(u.src[0], *(r for r in closed_by(u) if r is not row)))
-    effect = substitute(UOp(Op.STORE, (place, UOp(u.arg.op, (running, term)), *gates)), new)
+    total = UOp(u.arg.op, (running, term))
+    if value is not u:
+        last = UOp(Op.CMPEQ, (row, UOp(Op.SUB, (row.src[0], number(1)))))
+        total = UOp(Op.WHERE, (last, substitute(value, {u: total}), total))
+    effect = substitute(UOp(Op.STORE, (place, total, *gates)), new)
     note("sweep in output", store, effect, {u: effect.src[1]})
     return replace(s, effect=effect, outputs=(*(new.get(r, r) for r in s.outputs), new[row]))
 

@@ -24,11 +24,12 @@ from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
-from uops.spec.errors import SpecError
+from uops.spec.errors import CompileError, SpecError
 from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
 
 _DROPPED = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
+_RESOLVED = _DROPPED | {Op.FUNCTION, Op.CALL, Op.GETTUPLE}
 
 
 class Output(NamedTuple):
@@ -65,12 +66,15 @@ def outputs(root: UOp) -> tuple[Output, ...]:
 @remembered
 def resolve(root: UOp) -> UOp:
     """`root` without Function, GetTuple, Call and gradient markers: what each stands for is put in, innermost first (R64)."""
-    done: dict[UOp, UOp] = {}
+    done: dict[UOp, UOp] = {}  # what became of the nodes that are not the same
     for u in toposort(root):
-        src = tuple([done[s] for s in u.src])
-        done[u] = _resolve(u, src, root)
-    note("resolve", root, done[root], done)
-    return done[root]
+        if u.op in _RESOLVED or not done.keys().isdisjoint(u.src):
+            done[u] = _resolve(u, tuple([done.get(s, s) for s in u.src]), root)
+        elif u.device.__class__ is tuple:
+            raise _several_devices(u, root)
+    resolved = done.get(root, root)
+    note("resolve", root, resolved, done)
+    return resolved
 
 
 def _resolve(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
@@ -82,13 +86,15 @@ def _resolve(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
     if u.op in _DROPPED:
         return src[0]
     if isinstance(u.device, tuple):
-        raise untranslatable(
-            "Lowering Pipeline/Callify",
-            u,
-            f"on the devices {', '.join(u.device)}, but the compiler takes graphs of one device",
-            root,
-        )
+        raise _several_devices(u, root)
     return u if src == u.src else u.replace(src=src)
+
+
+def _several_devices(u: UOp, root: UOp) -> CompileError:
+    devices = ", ".join(u.device)  # type: ignore[arg-type]
+    return untranslatable(
+        "Lowering Pipeline/Callify", u, f"on the devices {devices}, but the compiler takes graphs of one device", root
+    )
 
 
 def _apply(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:

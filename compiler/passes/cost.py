@@ -103,7 +103,7 @@ class Choices:
     def _carriers(self, order: Sequence[UOp]) -> set[UOp]:
         """The Reduces that are no products, and what arithmetic by elements makes of one."""
         found: set[UOp] = set()
-        for u in order:
+        for u in order if any(u.op is Op.REDUCE for u in order) else ():
             if u.op is Op.REDUCE:
                 if self.is_looped(u) and not self.is_product(u):
                     found.add(u)
@@ -130,6 +130,8 @@ class Choices:
         if self.is_looped(u):
             if not once or (self.is_product(u) and not places[0].kernel.takes_product(places[0])):
                 return True
+        elif once:  # no other kernel would compute it less often
+            return False
         elif len(places) > 1 and self.finishes_sum(u, any(p.kernel is not places[0].kernel for p in places)):
             return True
         cost, elements = self.work[u], size(u)

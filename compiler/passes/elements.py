@@ -48,8 +48,10 @@ class Closed(NamedTuple):
 
 def closed_reduces(order: Sequence[UOp], at: Indexing) -> dict[UOp, Closed]:
     """The closed forms of the Reduces among `order`, which is in topological order."""
-    functions, mixed = _functions(order)
     found: dict[UOp, Closed] = {}
+    if not any(u.op is Op.REDUCE for u in order):
+        return found
+    functions, mixed = _functions(order)
     for u in order:
         if u.op is Op.REDUCE and u.arg.axes and 0 not in u.src[0].shape and (u.src[0] in functions or u.src[0] in mixed):
             form = _Search(at, functions, mixed, found).close(u)

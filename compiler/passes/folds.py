@@ -51,6 +51,8 @@ def plan_fold(state: Vectors, u: UOp, pieces: dict[Piece, None]) -> Fold:
     """Choose the terms of a Reduce of which `pieces` are wanted, and ask for them."""
     value, reduced = _inner(state, u)
     outs = _cover(pieces)
+    if len(u.src) > 1 and reduced is None:
+        outs = _joined(state, value, outs)
     lanes = 0
     if reduced is None:
         terms = [[piece] for piece in outs]
@@ -98,6 +100,24 @@ def _cover(pieces: dict[Piece, None]) -> list[Piece]:
             found += [(p,) for p in left]
         held.update(left)
     return found
+
+
+def _joined(state: Vectors, value: UOp, outs: Sequence[Piece]) -> list[Piece]:
+    """Pieces shorter than a vector, two and two in one accumulator where that costs less: short rows of an output, whose operands
+    follow each other in a panel."""
+    found: list[Piece] = []
+    for piece in sorted(outs, key=lambda p: p[0]):
+        while (
+            found and len(found[-1]) == len(piece) and 1 < len(piece) < state.width and _is_cheaper(state, value, found[-1], piece)
+        ):
+            piece = found.pop() + piece
+        found.append(piece)
+    return found
+
+
+def _is_cheaper(state: Vectors, value: UOp, a: Piece, b: Piece) -> bool:
+    """Whether two pieces cost less as one."""
+    return cost(state.sums, value, a + b) < cost(state.sums, value, a) + cost(state.sums, value, b)
 
 
 def _prefers_along(state: Vectors, value: UOp, reduced: list[list[int]], outs: Sequence[Piece]) -> bool:

@@ -1,11 +1,10 @@
 """Optimize: which loops are split, swapped, parallel or vectors, and what goes through local memory.
 
-Takes: KERNEL, and what `joined` makes of it. Gives: SCHEDULED. Spec: Lowering Pipeline/Optimize; Kernel Optimizations (OptOps); R57,
-R90 to R98.
+Takes: KERNEL, joined or not. Gives: SCHEDULED. Spec: Lowering Pipeline/Optimize; Kernel Optimizations (OptOps); R57, R90 to R98.
 
 `choice` says how kernels are scheduled: by the heuristics, by a search, or as a seed draws them. A body that cannot be taken apart
-keeps its initial schedule: LOOP axes outside, REDUCE axes inside, in order. Equal bodies are scheduled once; of a joined kernel each
-part by itself (`parts`). Last, a loop is left to the threads (`threads`).
+keeps its initial schedule: LOOP axes outside, REDUCE axes inside, in order. Equal bodies are scheduled once; each part of a joined
+kernel by itself (`parts`). Last, a loop is left to the threads (`threads`).
 """
 
 from __future__ import annotations

@@ -13,9 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uops.compiler.linear import linear, number
+from uops.compiler.linear import linear
 from uops.spec import dtypes as dt
+from uops.spec.args import ConstArg
 from uops.spec.derive.shape import dims_of
+from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
@@ -77,15 +79,16 @@ def rows(u: UOp) -> list[list[int]]:
 
 
 @functools.lru_cache(maxsize=512)
-def constants(values: tuple[int, ...]) -> UOp:
-    """An index vector of constants; of one the scalar."""
-    return number(values[0]) if len(values) == 1 else UOp(Op.STACK, tuple([number(k) for k in values]))
+def constants(values: tuple[int, ...], d: DType = dt.int32) -> UOp:
+    """A vector of constants, as positions are; of one the scalar."""
+    scalars = [UOp(Op.CONST, (), ConstArg(k, d)) for k in values]
+    return scalars[0] if len(scalars) == 1 else UOp(Op.STACK, tuple(scalars))
 
 
 @functools.lru_cache(maxsize=128)
 def whole(w: int) -> UOp:
     """The index of all of a Buffer of `w` elements, in the form of a contiguous access."""
-    return number(0) if w == 1 else UOp(Op.ADD, (constants((0,) * w), constants(tuple(range(w)))))
+    return constants((0,)) if w == 1 else UOp(Op.ADD, (constants((0,) * w), constants(tuple(range(w)))))
 
 
 #: A scalar in an index sum: an element of a value.
@@ -104,8 +107,13 @@ class Lanes(NamedTuple):
         """The distance of each lane from the first; None where that is no constant."""
         if any(type(k) is tuple for k in self.terms.values()):
             return None
-        first = self.constant[0]
-        return tuple([c - first for c in self.constant])
+        return _distances(self.constant)
+
+
+@functools.lru_cache(maxsize=512)
+def _distances(lanes: tuple[int, ...]) -> tuple[int, ...]:
+    first = lanes[0]
+    return tuple([c - first for c in lanes])
 
 
 def _spread(k: int | tuple[int, ...], n: int) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from uops.compiler.passes.elements import closed_reduces
 from uops.compiler.passes.hazards import COPIES, memories
 from uops.compiler.passes.kernels import Finish, Kernel, Part, Place, Want, ranges_of
 from uops.compiler.passes.layouts import BIJECTIVE, Layout, layouts
+from uops.compiler.passes.parts import in_parts
 from uops.compiler.passes.spread import READ, SPREAD
 from uops.compiler.passes.targets import Target, locate
 from uops.compiler.passes.views import STEP, VIEWS, Indexing
@@ -46,7 +47,9 @@ _LEAVES = COPIES | {Op.PARAM, Op.CONST, Op.BINARY}
 def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
     """The kernels of a callified program."""
     simplify = simplify or Rewriter(INDEXING)
-    state = Rangeify(Indexing(simplify), toposort(root.src[0]), root.src[1:])
+    at = Indexing(simplify)
+    root = root.replace(src=(in_parts(root.src[0], at), *root.src[1:]))
+    state = Rangeify(at, toposort(root.src[0]), root.src[1:])
     state.spread()
     state.compute()
     if active() is not None:

@@ -51,12 +51,12 @@ def selected(body: UOp, target: Target) -> tuple[UOp, ...]:
     uniques = itertools.count(highest_unique(toposort(body)) + 1)
     shaped = has_shape(toposort(body))
     accumulated = devectorise(body, machine_of(target), uniques) if shaped else accumulate(body, uniques)
-    sized = machine_widths(accumulated)
+    sized = accumulated if shaped else machine_widths(accumulated)
     primitive = _primitive(sized, target.ops)
     simplified = (Scalars if shaped else Rewriter)(VALUES)(primitive)
-    for u in toposort(simplified):
-        if u.op in ALU and u.op not in target.ops:
-            raise Unsupported(u.op.name, target.name)
+    foreign = {u.op for u in toposort(simplified)} & ALU - target.ops
+    if foreign:
+        raise Unsupported(min(op.name for op in foreign), target.name)
     return accumulated, sized, primitive, simplified
 
 

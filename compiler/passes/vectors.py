@@ -1,7 +1,8 @@
 """Vectors: shaped values as native vectors and scalars; the first step of instruction selection for kernels that have shape.
 
-Takes: a body of EXPANDED. Gives: the same with values of shape () or (w,) only, without Reduce and movement ops.
-Spec: Lowering Pipeline/Instruction Selection; R27, R32, R45, R52, R61.
+Takes: a body of EXPANDED. Gives: the same with values of shape () or (w,) only, without Reduce and movement ops, and with index
+values in the width of machine integers that holds them all (`widths`).
+Spec: Lowering Pipeline/Instruction Selection; R08, R27, R32, R45, R52, R61.
 
 Consumers first, every value is told which of its elements are wanted together, as *pieces* (`positions`): a Store is cut into
 pieces that are consecutive in memory, and pieces go through movement ops as tables of positions. Sources first, each wanted piece
@@ -10,7 +11,7 @@ as scalar + constants per lane. The forms that leave here, with w a power of two
 
     splat                 Stack(x, ..., x)
     lane numbers          Stack(0, 1, ..., w-1)
-    contiguous access     Index(buf, Add(Stack(b, ..., b), Stack(0, 1, ..., w-1))), b a () index
+    contiguous access     Index(buf, Add(Stack(b, ..., b), Stack(0, 1, ..., w-1))), b a scalar
     other access          Index(buf, any other (w,) index): one access per lane
     lanes of a vector     Index(v, Const) or Index(v, Stack(Consts))
     lanes of two vectors  Where(Stack(Consts), a, b)
@@ -25,16 +26,17 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from uops.compiler.decompose import SMALL
 from uops.compiler.decompose.build import constant
-from uops.compiler.linear import number
 from uops.compiler.log import active, note
 from uops.compiler.passes.crossings import LEAST, Crossing, crossings, every_second, halves, transposed
 from uops.compiler.passes.cuts import cut
 from uops.compiler.passes.folds import Fold, build_fold, plan_fold
 from uops.compiler.passes.positions import MOVEMENT, NOTHING, SCALAR, Lanes, Piece, Sums, Term, constants, index_of, size
+from uops.compiler.passes.widths import as_integer, index_width
 from uops.compiler.place import untranslatable
 from uops.compiler.target import Machine
+from uops.spec import build as B
 from uops.spec import dtypes as dt
-from uops.spec.args import LoadArg
+from uops.spec.args import CastArg, LoadArg
 from uops.spec.node import UOp, toposort, users
 from uops.spec.ops import ALU, Op
 from uops.spec.scope import open_ranges
@@ -71,6 +73,7 @@ class Vectors:
         self.sums = Sums()
         self.memory = _references(self.order)
         self.width = max(1, machine.vector_bytes // _widest(self.order))
+        self.integer = index_width(self.order, kernel)
         self.wanted: dict[UOp, dict[Piece, None]] = {}
         self.pieces: dict[UOp, list[Piece]] = {}  # of Stores
         self.crossed: dict[UOp, list[Crossing]] = {}  # of Loads
@@ -181,10 +184,11 @@ class Vectors:
 
     def build(self) -> UOp:
         for u in self.order:
-            if u in self.folded:
+            if u in self.folded or u.op in _MOVES:
                 continue
             if u.op in _LEAVES:
-                self.done[u] = self.values[u, SCALAR] = u
+                self.done[u] = u
+                self.values[u, SCALAR] = self._counter(u) if u.dtype is dt.index else u
             elif u.op is Op.STORE:
                 stores = [self._store(u, piece) for piece in self.pieces[u]]
                 self.done[u] = stores[0] if len(stores) == 1 else UOp(Op.GROUP, tuple(stores))
@@ -194,8 +198,10 @@ class Vectors:
             elif u in self.folds:
                 build_fold(self, u, self.folds[u])
             elif u.op is Op.RANGE:
-                self.done[u] = u.replace(src=(self.value(u.src[0], SCALAR),)) if u.src[0].op is not Op.CONST else u
-                self.values[u, SCALAR] = self.done[u]
+                bound = u.src[0]
+                given = bound.op is Op.CONST or bound.op is Op.PARAM
+                self.done[u] = u if given else u.replace(src=(B.cast(self.value(bound, SCALAR), dt.int64),))
+                self.values[u, SCALAR] = self._counter(self.done[u])
             else:
                 for crossing in self.crossed.get(u, ()):
                     rows = [self.values.setdefault((u, p), self._load(u, p)) for p in crossing.rows]
@@ -203,7 +209,7 @@ class Vectors:
                 for piece in self.wanted.get(u, ()):
                     if (u, piece) not in self.values:
                         self.values[u, piece] = self._build(u, piece)
-                if u.shape == () and u.op not in MOVEMENT and u.op is not Op.RESHAPE:
+                if u.shape == ():
                     self.done[u] = self.values[u, SCALAR]
         return self.done[self.root]
 
@@ -213,6 +219,10 @@ class Vectors:
         for (u, _), node in self.values.items():
             found[u] = (*found.get(u, ()), node)
         return found
+
+    def _counter(self, u: UOp) -> UOp:
+        """The value of a constant, a variable or a loop counter of dtype index."""
+        return constants((u.arg.value,), self.integer) if u.op is Op.CONST else UOp(Op.CAST, (u,), CastArg(self.integer))
 
     def _same(self, u: UOp) -> None:
         src = tuple([self.done[s] if s in self.done else self.value(s, SCALAR) for s in u.src])
@@ -225,7 +235,7 @@ class Vectors:
                 piece = self.sums.moved(u, piece)
             u = u.src[0]
             if NOTHING in piece:
-                zero = (constant(0, u.dtype), 0)
+                zero = (constant(0, self.integer if u.dtype is dt.index else u.dtype), 0)
                 return compose([zero if p == NOTHING else (self.value(u, (p,)), 0) for p in piece])
         found = self.values.get((u, piece))
         if found is None:
@@ -239,7 +249,7 @@ class Vectors:
     def _compose(self, u: UOp, piece: Piece) -> UOp:
         """A piece from lanes that were built otherwise."""
         if u.op is Op.CONST:
-            return u
+            return self.values[u, SCALAR]
         if u.dtype is dt.index and (lanes := self.sums.of(u, piece)) is not None and (u, piece[0]) not in lanes.terms:
             return self.index(lanes, len(piece))
         where = self.lanes.get(u)
@@ -265,10 +275,12 @@ class Vectors:
         if u.op is Op.WMMA:
             fragments = [self.value(s, tuple(range(size(s)))) for s in u.src]
             node = u.replace(src=tuple([f if f.shape != () else UOp(Op.STACK, (f,)) for f in fragments]))
-            return compose([(node, p) for p in piece]) if len(piece) > 1 else UOp(Op.INDEX, (node, number(piece[0])))
+            return compose([(node, p) for p in piece]) if len(piece) > 1 else UOp(Op.INDEX, (node, constants(piece)))
         src = [self.value(s, piece) for s in (u.src[:1] if u.op is Op.AFTER else u.src)]
         if u.op is Op.AFTER:
             return u.replace(src=(src[0], *(self.done[d] for d in u.src[1:])))
+        if u.op is Op.CAST and u.dtype is dt.index:
+            return as_integer(src[0], self.integer)
         for s in src:
             if s.shape:
                 return UOp(u.op, tuple([splat(s, len(piece)) for s in src]), u.arg, u.tag)
@@ -286,8 +298,8 @@ class Vectors:
         if len(steps) == 1 or not any(steps):
             return splat(self._sum(lanes, 0), w)
         if not lanes.terms:
-            return constants(lanes.constant)
-        return UOp(Op.ADD, (splat(self._sum(lanes, 0), w), constants(steps)))
+            return constants(lanes.constant, self.integer)
+        return UOp(Op.ADD, (splat(self._sum(lanes, 0), w), constants(steps, self.integer)))
 
     def _sum(self, lanes: Lanes, k: int) -> UOp:
         """Lane k as a scalar; the constant comes last, so that lanes and neighbouring pieces share the rest."""
@@ -296,12 +308,12 @@ class Vectors:
             by = factor if isinstance(factor, int) else factor[k if len(factor) > 1 else 0]
             if by:
                 node = self._term(term)
-                node = node if by == 1 else UOp(Op.MUL, (node, number(by)))
+                node = node if by == 1 else UOp(Op.MUL, (node, constants((by,), self.integer)))
                 total = node if total is None else UOp(Op.ADD, (total, node))
         c = lanes.constant[k if len(lanes.constant) > 1 else 0]
         if total is None:
-            return number(c)
-        return total if c == 0 else UOp(Op.ADD, (total, number(c)))
+            return constants((c,), self.integer)
+        return total if c == 0 else UOp(Op.ADD, (total, constants((c,), self.integer)))
 
     def _term(self, term: Term) -> UOp:
         return self.value(term[0], (term[1],))
@@ -325,7 +337,7 @@ class Vectors:
             return self.value(at, piece)
         steps = lanes.steps
         if w > 1 and steps == tuple(range(w)):
-            return UOp(Op.ADD, (splat(self._sum(lanes, 0), w), constants(steps)))
+            return UOp(Op.ADD, (splat(self._sum(lanes, 0), w), constants(steps, self.integer)))
         return self.index(lanes, w)
 
     def _load(self, u: UOp, piece: Piece) -> UOp:
@@ -343,7 +355,7 @@ class Vectors:
         """Every second element, of two contiguous Loads."""
         alt, gate = operands or (constant(0, u.dtype), constant(True, dt.bool_))
         firsts = [self._sum(lanes, k) for k in (0, w // 2)]
-        places = [self._place(u, UOp(Op.ADD, (splat(b, w), constants(tuple(range(w)))))) for b in firsts]
+        places = [self._place(u, UOp(Op.ADD, (splat(b, w), constants(tuple(range(w)), self.integer)))) for b in firsts]
         return halves(places, splat(alt, w), splat(gate, w), u.arg)
 
     def _gated(self, u: UOp, piece: Piece) -> list[UOp]:
@@ -369,12 +381,12 @@ def compose(lanes: Sequence[Lane]) -> UOp:
             return node
         if len(lanes) > 1:
             return UOp(Op.INDEX, (node, constants(tuple([k for _, k in lanes]))))
-    scalars = [v if v.shape == () else UOp(Op.INDEX, (v, number(k))) for v, k in lanes]
+    scalars = [v if v.shape == () else UOp(Op.INDEX, (v, constants((k,)))) for v, k in lanes]
     return scalars[0] if len(scalars) == 1 else UOp(Op.STACK, tuple(scalars))
 
 
 def _is_splat(u: UOp) -> bool:
-    return u.op is Op.STACK and all(s is u.src[0] for s in u.src)
+    return u.op is Op.STACK and u.src.count(u.src[0]) == len(u.src)
 
 
 _EFFECTS = frozenset({Op.SINK, Op.GROUP, Op.END, Op.BARRIER})

@@ -2,7 +2,7 @@
 
 Index values are mathematical integers. A kernel computes them in int32 if min_max proves that every one fits, else in int64, else
 it cannot be compiled. What is left of dtype index are loop counters and named variables, which are cast where their value is
-used, and the shapes of Params. Index vectors are Stacks of scalars and sums of them, converted in the same way.
+used, and the shapes of Params. `machine_widths` does that to a kernel of scalars; vectors are made in their width (`vectors`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from uops.spec.ops import Op
 def machine_widths(kernel: UOp) -> UOp:
     """`kernel` with index arithmetic in int32 or int64."""
     order = toposort(kernel)
-    width = _width(order, kernel)
+    width = index_width(order, kernel)
     done: dict[UOp, UOp] = {}
     values: dict[UOp, UOp] = {}  # what a source is as a machine integer, if it is an index value
     for u in order:
@@ -38,12 +38,12 @@ _COUNTERS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
 _NARROW, _WIDE = (dt.int32.min, dt.int32.max), (dt.int64.min, dt.int64.max)
 
 
-def _width(order: Iterable[UOp], kernel: UOp) -> DType:
+def index_width(order: Iterable[UOp], kernel: UOp) -> DType:
     """The narrower width that holds every index value. A constant that only spells a shape needs none."""
     chosen = dt.int32
     sizes: set[UOp] | None = None
     for u in order:
-        if u.dtype is not _INDEX or u.op is Op.STACK:
+        if u.op is Op.STACK or u.dtype is not _INDEX:
             continue
         lo, hi = u.min_max or (_INDEX.min, _INDEX.max)
         if _NARROW[0] <= lo and hi <= _NARROW[1]:
@@ -60,6 +60,11 @@ def _width(order: Iterable[UOp], kernel: UOp) -> DType:
     return chosen
 
 
+def as_integer(x: UOp, width: DType) -> UOp:
+    """A number that is cast to index."""
+    return UOp(Op.CAST, (x,), CastArg(width)) if not x.dtype.is_float else B.cast(B.cast(x, dt.int64), width)
+
+
 def _convert(u: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], width: DType) -> UOp:
     """`u` on converted sources. Where a source is a counter (Range, variable, constant) the value of it is meant, in `width`."""
     op = u.op
@@ -73,7 +78,7 @@ def _convert(u: UOp, done: dict[UOp, UOp], values: dict[UOp, UOp], width: DType)
     else:
         src = tuple([values.get(s) or _value(s, done, values, width) for s in u.src])
     if op is Op.CAST and u.dtype is _INDEX:
-        return UOp(op, src, CastArg(width)) if not src[0].dtype.is_float else B.cast(B.cast(src[0], dt.int64), width)
+        return as_integer(src[0], width)
     return u if src == u.src else UOp(op, src, u.arg, u.tag)
 
 

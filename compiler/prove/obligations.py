@@ -128,7 +128,7 @@ _BITS = Theory("bits", Form.BITS, Form.WIDE)
 _SLICE = Theory("slice", Form.BITS, Form.SLICE)
 _NUMBERS = Theory("numbers", Form.WHOLE, Form.WHOLE, exact=True)
 _WHOLE = Theory("whole", Form.WHOLE, Form.WHOLE)
-#: The encodings of division answer for different rules; each gets a short try before a long one.
+#: The two encodings of division answer for different rules; each gets a short try before a long one.
 _DIVIDED = Theory(
     "whole",
     Form.WHOLE,
@@ -136,7 +136,6 @@ _DIVIDED = Theory(
     encodings=(
         (Encoding.NATIVE, 2_000_000),
         (Encoding.SKOLEM, 6_000_000),
-        (Encoding.DIVIDED, 10_000_000),
         (Encoding.NATIVE, 20_000_000),
         (Encoding.SKOLEM, 40_000_000),
     ),
@@ -288,10 +287,8 @@ def _plan(theory: Theory, rule: Rule, a: Assignment) -> Plan:
     attempts = []
     for encoding, steps in theory.encodings:
         by = f"{theory.by} {encoding.value}" if len(theory.encodings) > 1 else theory.by
-        cases = [(smt.divided(terms) if encoding is Encoding.DIVIDED else terms, known) for terms, known in split]
-        queries = tuple([smt.script(terms, encoding, known) for terms, known in cases if terms is not None])
-        if len(queries) == len(cases):
-            attempts.append(Attempt(by, queries, steps, q.concrete))
+        queries = tuple([smt.script(terms, encoding, known) for terms, known in split])
+        attempts.append(Attempt(by, queries, steps, q.concrete))
     possible = smt.script(assumed) if rule.when is not None else None
     return Plan(tuple(attempts), possible, q.needs)
 

@@ -256,11 +256,10 @@ def _definition(t: Term) -> tuple[Term, Term, Term] | None:
 
 
 class Encoding(Enum):
-    """How floor division is expanded. DIVIDED is NATIVE after `divided`."""
+    """How floor division is expanded."""
 
     NATIVE = "native"
     SKOLEM = "skolem"
-    DIVIDED = "divided"
 
 
 _DIVISIONS = frozenset({"floor-div", "floor-mod"})
@@ -364,30 +363,6 @@ def expand(assertions: list[Term], encoding: Encoding) -> list[Term]:
     return [*how.facts(), *(done[t] for t in assertions)]
 
 
-def divided(terms: Sequence[Term]) -> list[Term] | None:
-    """`terms` with a constant that some b divides written as b q + r, for fresh q and its remainder r (every integer has this
-    form, and where b is 0 it is r); None where only terms are divided."""
-    found = next((t.args for t in subterms(terms) if t.head in _DIVISIONS and _is_constant(t.args[0])), None)
-    if found is None or found[0] in subterms([found[1]]):
-        return None
-    a, b = found
-    q, r = var("q!d", INT), var("r!d", INT)
-    whole = plus(times(b, q), r)
-    parts = {"floor-div": q, "floor-mod": r}
-    made = []
-    for term in terms:
-        done: dict[Term, Term] = {}
-        for t in subterms([term]):
-            mine = t.head in _DIVISIONS and t.args == (a, b)
-            done[t] = whole if t is a else parts[t.head] if mine else rebuild(t, tuple(done[s] for s in t.args))
-        made.append(done[term])
-    return [*_remainder(b, r), *made]
-
-
-def _is_constant(t: Term) -> bool:
-    return t.kind is Kind.DECLARED and not t.args
-
-
 def _remainder(b: Term, r: Term) -> list[Term]:
     """That r is a remainder by b: between 0 and b."""
     zero = integer(0)
@@ -416,7 +391,8 @@ class _Native:
 class _Skolem:
     """By a fresh q and r with a = b q + r and r between 0 and b. The solver lacks that a product with a positive number is at
     least as great: b > 0 and t >= 1 give b t >= b (and b < 0 gives b t <= b), which is stated for t the difference of any two
-    quotients by one divisor."""
+    quotients by one divisor; and for the quotient of a by b less what the digits of a say that it is, m p + p', where p is the
+    quotient by m b and p' that of its remainder by b."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[Term, Term], tuple[Term, Term]] = {}
@@ -435,7 +411,19 @@ class _Skolem:
         for ((_, b), (q, _)), ((_, d), (p, _)) in itertools.permutations(self.found.items(), 2):
             if b is d:
                 found.append(_grows(b, minus(q, p)))
+        for (a, b), (q, _) in self.found.items():
+            for m, p, rest in self._multiples(a, b):
+                if (rest, b) in self.found:
+                    more = minus(q, plus(times(m, p), self.found[rest, b][0]))
+                    found += [_grows(b, more), _grows(b, minus(more))]
         return found
+
+    def _multiples(self, a: Term, b: Term) -> Iterator[tuple[Term, Term, Term]]:
+        """(m, quotient, remainder) for each division of `a` by a product m b."""
+        for (dividend, product), (p, rest) in self.found.items():
+            if dividend is a and product.head == "*" and b in product.args and len(product.args) == 2:
+                m, n = product.args
+                yield (m if n is b else n), p, rest
 
 
 def _grows(b: Term, t: Term) -> Term:

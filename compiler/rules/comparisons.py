@@ -26,36 +26,25 @@ def _difference(found: Binding) -> dict[str, UOp]:
     return {"k": number(_value(found, "d") - _value(found, "c"))}
 
 
-def _ceiling(found: Binding) -> dict[str, UOp] | None:
-    """The least integer that is not below d / c."""
+def _quotient(found: Binding) -> dict[str, UOp] | None:
+    """The integer d / c."""
     by = _value(found, "c")
-    return {"k": number(-(-_value(found, "d") // by))} if by else None
-
-
-def _product(found: Binding) -> dict[str, UOp]:
-    return {"k": number(_value(found, "c") * _value(found, "d"))}
+    return {"k": number(_value(found, "d") // by)} if by else None
 
 
 def _moved(name: str, lhs: Pattern, rhs: Pattern, when: Pattern, witness: Witness) -> Rule:
     return Rule(name, lhs, rhs, when=when, witness=witness)
 
 
-_SHIFTED, _SCALED, _QUOTIENT = eq(k, d - c), (c > 0) & (c * k >= d) & (c * (k - 1) < d), (c > 0) & eq(k, c * d)
+_SHIFTED = eq(k, d - c)
 
 RULES = (
-    # x + c < d is x < d - c.
-    _moved("lt-shifted", (x + c) < d, x < k, _SHIFTED, _difference),
-    _moved("ge-shifted", (x + c) >= d, x >= k, _SHIFTED, _difference),
+    # x + c = d is x = d - c.
     _moved("eq-shifted", eq(x + c, d), eq(x, k), _SHIFTED, _difference),
     _moved("ne-shifted", ne(x + c, d), ne(x, k), _SHIFTED, _difference),
-    # c x < d is x < d / c rounded up, for c > 0; an equation has a solution where c divides d.
-    _moved("lt-scaled", (x * c) < d, x < k, _SCALED, _ceiling),
-    _moved("ge-scaled", (x * c) >= d, x >= k, _SCALED, _ceiling),
-    _moved("eq-scaled", eq(x * c, d), eq(x, k), ne(c, 0) & eq(d, c * k), _ceiling),
-    _moved("ne-scaled", ne(x * c, d), ne(x, k), ne(c, 0) & eq(d, c * k), _ceiling),
-    # floor(x / c) < d is x < c d, for c > 0.
-    _moved("lt-quotient", (x // c) < d, x < k, _QUOTIENT, _product),
-    _moved("ge-quotient", (x // c) >= d, x >= k, _QUOTIENT, _product),
+    # c x = d has a solution where c divides d.
+    _moved("eq-scaled", eq(x * c, d), eq(x, k), ne(c, 0) & eq(d, c * k), _quotient),
+    _moved("ne-scaled", ne(x * c, d), ne(x, k), ne(c, 0) & eq(d, c * k), _quotient),
     # The other comparison: of machine integers too, and an equality of floats as well (R12).
     Rule("gt-is-lt", v > w, w < v),
     Rule("not-gt", not_(a > b), b >= a),

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 
 from uops.compiler.linear import Sum, build, linear, number
-from uops.compiler.pattern import INDEX, Binding, Pattern, cst, eq, var
+from uops.compiler.pattern import INDEX, Binding, Pattern, cst, eq, ne, var
 from uops.compiler.rewrite import Rule
 from uops.compiler.rules.index import cheaper, node
 from uops.spec.node import UOp
@@ -175,6 +175,20 @@ def _factors(found: Binding) -> Parts | None:
     return {"k": number(period // by)} if by > 0 and period > 0 and period % by == 0 else None
 
 
+def _multiples_of(found: Binding) -> Parts | None:
+    """s = (t y) k + r."""
+    by, total = node(found, "y"), linear(node(found, "s"))
+    for term, times in total.terms.items():
+        if term.op is Op.MUL and term.src[1] is by:
+            whole = term.src[0]
+            return {"t": whole, "k": number(times), "q": _plus(Sum({}, 0), whole, times), "r": build(_without(total, term))}
+    return None
+
+
+def _product(found: Binding) -> Parts:
+    return {"k": number(int(node(found, "c").arg.value) * int(node(found, "d").arg.value))}
+
+
 # Comparisons of sums
 
 
@@ -254,4 +268,10 @@ RULES = (
     # q g + r < c where whole multiples of g decide.
     _less("lt-multiples", s < c, q < k),
     _less("ge-multiples", s >= c, q >= k),
+    # floor(t / c) < d is t < c d.
+    Rule("lt-quotient", (t // c) < d, t < k, (c > 0) & eq(k, c * d), _product),
+    Rule("ge-quotient", (t // c) >= d, t >= k, (c > 0) & eq(k, c * d), _product),
+    # A divisor that is no constant, as extents of loops may be: floor((t y + r) / y) = t + floor(r / y).
+    Rule("div-multiples-of", s // y, q + r // y, ne(y, 0) & eq(q, t * k) & eq(s, (t * y) * k + r), _multiples_of),
+    Rule("mod-multiples-of", s % y, r % y, ne(y, 0) & eq(s, (t * y) * k + r), _multiples_of),
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from uops.compiler.linear import Sum, build, linear, number
+from uops.compiler.linear import Sum, build, constants_out, linear, number
 from uops.compiler.pattern import INDEX, MACHINE_INTS, Binding, Pattern, TypeVar, cast, cst, eq, instantiate, lift, maximum, ne, var
 from uops.compiler.rewrite import Rule, Witness, cost
 from uops.spec.args import ConstArg
@@ -36,14 +36,20 @@ def cheaper(lhs: Pattern, rhs: Pattern, propose: Witness) -> Witness:
         if proposed is None:
             return None
         whole = {**found, **proposed}
-        return dict(proposed) if cost(instantiate(rhs, whole, INDEX[0])) < cost(instantiate(lhs, whole)) else None
+        before, after = instantiate(lhs, whole), instantiate(rhs, whole, INDEX[0])
+        return dict(proposed) if after is not before and cost(after) < cost(before) else None
 
     return checked
 
 
 def _canonical(form: Pattern) -> Witness:
-    """The canonical form of a sum."""
-    return lambda found: {"q": build(linear(instantiate(form, found)))}
+    """The canonical form of a sum, or the one with products left in it, where that is cheaper."""
+
+    def propose(found: Binding) -> dict[str, UOp]:
+        total = instantiate(form, found)
+        return {"q": min(build(linear(total)), constants_out(total), key=cost)}
+
+    return propose
 
 
 def _product(found: Binding) -> dict[str, UOp]:

@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from schedules import FAST, LOOP, NUMPY, REDUCE, UNROLL, UPCAST, agree, later_stages, nested, padded, scheduled, split
+from schedules import FAST, LOOP, NUMPY, REDUCE, UNROLL, UNVERIFIED, UPCAST, agree, later_stages, nested, padded, scheduled, split
 
+from uops.compiler import lower
 from uops.compiler.target import PLAIN, machine_of
 from uops.spec import build as b
 from uops.spec import compositions as c
@@ -240,6 +241,16 @@ def test_stores_in_lanes_that_a_load_waits_for_are_one_effect() -> None:
     body = b.sink(filled, b.end(b.store(b.at(p(0, 24), v), value), v), name="k")
     call = b.call(body, b.buffer(24, F32, unique=1), b.param(0, (24,), F32), written=(0,))
     agree(UOp(Op.LINEAR, (call,)), {"p0": floats(24), "b1": np.zeros(24, np.float32)})
+
+
+def test_short_rows_of_a_panel_share_accumulators() -> None:
+    """Rows of 7, of 8 lanes each: an accumulator is a whole vector, and pieces of it are stored."""
+    pixels, filters = b.reshape(p(0, 32, 7, 7), (1, 32, 7, 7)), b.reshape(p(1, 60, 32), (60, 32, 1, 1))
+    root = lower(b.reduce(b.mul(filters, pixels), Op.ADD, (1,)), FAST, "optimize", UNVERIFIED)
+    selected = agree(root, {"p0": floats(32, 7, 7), "p1": floats(60, 32)})["selected"]
+    w = machine_of(FAST).lanes(F32)
+    if w > 8:
+        assert count(selected, Op.MULACC, (w,)) >= 2 * count(selected, Op.MULACC, (8,))
 
 
 def test_a_machine_without_vectors_unrolls() -> None:

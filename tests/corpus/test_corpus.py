@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends.registry import get
+from uops.backends.registry import BrokenBackend, get
+from uops.compiler import Compiled, Config
 from uops.fuzz.corpus import FileTest, load, wrong
 from uops.interp import run
 from uops.spec.dialects import Dialect
@@ -16,6 +17,8 @@ from uops.spec.errors import Trap
 from uops.spec.verify import check
 
 FILES = sorted(Path(__file__).parent.glob("*.uops"))
+#: Of schedules: enough to have each kind of OptOp on some kernel of the files.
+SEEDS = range(8)
 FOUND = (Path(__file__).parents[2] / "FOUND.md").read_text(encoding="utf-8")
 
 
@@ -46,6 +49,22 @@ def test_compiled_code_gives_what_the_file_says(path: Path) -> None:
     if test.trap:
         return  # R26: compiled code need not trap
     _judge(test, get("llvm").run)
+
+
+@pytest.mark.parametrize("name", ["llvm", "opencl"])
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_drawn_schedules_give_what_the_file_says(path: Path, name: str) -> None:
+    """Vectors, workgroups and padding of every kind: what OptOps break is not seen in the compiler's own choice alone."""
+    test = load(path)
+    if test.trap or test.error:
+        return
+    try:
+        target = get(name).target
+    except BrokenBackend as e:
+        pytest.skip(str(e))
+    for seed in SEEDS:
+        program = Compiled(test.graph, target, Config(reuse=False, verify=True, forced=seed))
+        assert not wrong(test, _outputs(program(test.inputs))), f"UOPS_FORCED={seed}"
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)

@@ -17,11 +17,14 @@ from uops.compiler.passes.optimize import optimize
 from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.target import PLAIN, Machine
 from uops.interp import run
+from uops.spec import dtypes as dt
+from uops.spec.args import WmmaArg
 from uops.spec.axes import AXIS_TABLE, AxisType, Direction
 from uops.spec.dialects import Dialect
 from uops.spec.node import UOp
-from uops.spec.optops import WORKGROUP
+from uops.spec.optops import TC, WORKGROUP
 from uops.spec.verify import verify
+from uops.spec.wmma import DESCRIPTORS
 
 SMALL = Machine(workgroup=8)
 
@@ -50,8 +53,7 @@ def test_a_seed_gives_the_same_schedule_and_another_seed_another() -> None:
     assert len({drawn(s, PLAIN, seed).done for seed in range(20)}) > 10
 
 
-def test_every_move_between_axes_is_drawn() -> None:
-    """All but TC, which needs a tensor core."""
+def test_every_move_is_drawn() -> None:
     taken()
     for graph in (make() for make in PROGRAMS.values()):
         s = first(graph)
@@ -59,7 +61,7 @@ def test_every_move_between_axes_is_drawn() -> None:
             drawn(s, PLAIN, seed)
     found = Counter(taken())
     kinds = {name.split(" by ")[0] for name in found}
-    assert kinds >= {str(m) for m in MOVES if m.name != "TC"} - {"Swap THREAD", "Swap UNROLL", "Swap GROUP_REDUCE"}
+    assert kinds == {str(m) for m in MOVES}
     amounts = {name.split(" by ")[1] for name in found if " by " in name}
     assert amounts == {str(a or "all") for a in AMOUNTS}
 
@@ -74,6 +76,23 @@ def test_the_moves_are_those_of_the_table() -> None:
         for top in halves[row.direction or Direction.EITHER]
     }
     assert splits == wanted
+
+
+def test_a_tensor_core_is_drawn_first_and_without_its_instruction_where_the_machine_has_none() -> None:
+    s = first(PROGRAMS["gemm"]())
+    every = [drawn(s, PLAIN, seed).done for seed in range(40)]
+    found = [done for done in every if any(isinstance(o, TC) for o in done)]
+    assert found
+    assert all(isinstance(done[0], TC) and done[0].mode == 2 for done in found)
+
+
+def test_a_machine_s_own_tensor_core_is_drawn_with_its_instruction_too() -> None:
+    d = next(d for d in DESCRIPTORS if d.dtype_in is d.dtype_out is dt.float32)
+    own = Machine(tensor_cores=(WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "GPU", d.threads),))
+    s = first(PROGRAMS["gemm"]())
+    opts = [o for seed in range(40) for o in drawn(s, own, seed).done if isinstance(o, TC)]
+    assert {o.tc for o in opts} == {0}
+    assert {o.mode for o in opts} == {1, 2}
 
 
 def test_a_workgroup_has_no_more_lanes_than_the_machine() -> None:

@@ -9,7 +9,7 @@ import pytest
 from scheduled_programs import PROGRAMS, inputs, layernorm, matmul, p, softmax
 
 from uops.compiler.optimize.accesses import accesses, merged
-from uops.compiler.optimize.heuristics import choose
+from uops.compiler.optimize.heuristics import LONG, choose
 from uops.compiler.optimize.schedule import Schedule, around_fills, begin, reason_against, sink
 from uops.compiler.passes.callify import callify, outputs
 from uops.compiler.passes.optimize import optimize
@@ -188,3 +188,11 @@ def test_a_loop_around_the_filling_of_local_memory_is_not_split_into_lanes() -> 
     outer = next(k for k, r in enumerate(kept.ranges) if r in around_fills(kept.effect))
     assert "LOCAL memory is filled" in (reason_against(kept, Split(outer, 2, AxisType.UPCAST)) or "")
     assert reason_against(kept, Split(outer, 2, AxisType.LOOP)) is None
+
+
+@pytest.mark.parametrize(("operations", "vectors"), [(2, 2), (LONG - 1, 2), (LONG, 1), (12, 1)])
+def test_a_long_elementwise_body_has_one_vector_per_iteration(operations: int, vectors: int) -> None:
+    u = p(0, 1024)
+    for k in range(operations):
+        u = b.add(u, 1.5 + k)
+    assert shape(choose(first(u), WIDE, count(100)))[-1] == ("u", 16 * vectors)

@@ -4,6 +4,7 @@ import itertools
 from collections import Counter
 
 import pytest
+from digits import digits
 
 from uops.compiler.pattern import Pattern, variables
 from uops.compiler.prove.counterexample import node
@@ -35,6 +36,7 @@ def leaves(v: Pattern, d: DType, slot: int) -> list[UOp]:
         s,
         b.variable(f"big{slot}", 50, 60),
         UOp(Op.ADD, (UOp(Op.MUL, (r, b.index(4))), UOp(Op.MUL, (s, b.index(6))))),
+        *digits(),
     ]
 
 

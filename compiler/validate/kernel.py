@@ -1,0 +1,133 @@
+"""The obligations of one kernel: its instructions against its body before it was scheduled.
+
+Takes: the KERNEL body, and the LINEAR (or PROGRAM) that the passes made of it. Gives: a verdict per obligation.
+Spec: Lowering Pipeline; R08, R45, R52, R55, R60, R61, R146.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from uops.compiler.prove.solver import Worker
+from uops.compiler.validate import terms as T
+from uops.compiler.validate.decide import decide
+from uops.compiler.validate.model import Claim, Counterexample, Kind, Verdict
+from uops.compiler.validate.races import races
+from uops.compiler.validate.reader import Body, Site, counter, read, size_of
+from uops.compiler.validate.terms import App, Cond, Lin, Var
+from uops.compiler.validate.writes import by_memory, reads, written
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+
+def kernel(before: UOp, after: UOp, worker: Worker) -> list[Verdict]:
+    """Every obligation of a kernel, decided; those of the same form once."""
+    old, new = read(before), read(after)
+    found: dict[object, Verdict] = {}
+    for s in new.sites:
+        for c in (bounds(s), *widths(s)):
+            key = c.given, c.goal
+            if key not in found:
+                found[key] = _shown(decide(c, worker), s)
+    if any(v.kind is Kind.BOUNDS and not v.proved for v in found.values()):
+        return list(found.values())
+    return [*found.values(), *_agreement(old, new, worker), *races(new, worker)]
+
+
+def _agreement(old: Body, new: Body, worker: Worker) -> Iterator[Verdict]:
+    before = {m.arg.slot: s for m, s in by_memory(s for s in old.sites if s.writes).items()}
+    after = by_memory(s for s in new.sites if s.writes)
+    for m, sites in after.items():
+        own = any(s.memory is m and s.kind == "load" for s in new.sites)
+        yield from written(m, before.pop(m.arg.slot, []), sites, own, worker)
+    for slot, sites in before.items():
+        yield Verdict(Kind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")
+    for m in by_memory(s for s in new.sites if not s.writes):
+        yield from reads(m, old, new, worker)
+
+
+def bounds(s: Site) -> Claim:
+    """An access whose gate holds is inside of its memory (R45)."""
+    n = size_of(s.memory)
+    assert n is not None
+    goal = T.both(T.at_least(s.index), T.at_least(T.add(T.add(n, T.ONE, -1), s.index, -1)))
+    return Claim(Kind.BOUNDS, str(s), s.condition, goal)
+
+
+def widths(s: Site) -> Iterator[Claim]:
+    """Index arithmetic does not wrap where the access happens (R08). Arithmetic on what memory holds may (R05)."""
+    parts = T.conjuncts(s.gate)
+    for w in wraps(s.index):
+        yield _fits(w, s.condition, s)
+    for k, g in enumerate(parts):
+        for w in wraps(g):
+            given = s.within
+            for earlier in parts[:k]:
+                given = T.both(given, earlier)
+            yield _fits(w, given, s)
+
+
+def _fits(w: App, given: Cond, s: Site) -> Claim:
+    low, high = T.storage(w.op)
+    (a,) = w.args
+    assert isinstance(a, Lin)
+    goal = T.both(T.at_least(T.add(a, Lin(low), -1)), T.at_least(T.add(Lin(high), a, -1)))
+    return Claim(Kind.WIDTH, f"{w.op[5:]} in the index of {s}", given, goal)
+
+
+def wraps(x: Lin | Cond | App | str) -> Iterator[App]:
+    """The numbers that a dtype may not hold, of loops and variables alone."""
+    if isinstance(x, Lin):
+        for t, _ in x.terms:
+            if isinstance(t, App):
+                yield from wraps(t)
+    elif not isinstance(x, str):
+        for a in x.args:
+            yield from wraps(a)
+        if isinstance(x, App) and x.op.startswith("wrap-") and not T.has_free(x) and not any(v.loaded for v in T.unknowns(x)):
+            yield x
+
+
+def _shown(v: Verdict, s: Site) -> Verdict:
+    """A refutation with the index and the gate that show it."""
+    why = v.counterexample
+    if why is None:
+        return v
+    return replace(v, counterexample=replace(why, graphs=tuple(closed(s, why))))
+
+
+def closed(s: Site, why: Counterexample) -> Iterator[tuple[str, UOp, int]]:
+    """The index and the gate of an access at the iteration of a counterexample, and what they are there."""
+    put: dict[UOp, UOp] = {}
+    values = {v: Lin(why.values.get(v.name, v.low)) for v in T.unknowns(s.condition, T.unknowns(s.index))}
+    if any(v.loaded for v in values) or T.has_free(s.condition):
+        return
+    for u in toposort(s.node):
+        if u.op is Op.RANGE:
+            put[u] = B.index(why.values.get(counter(u).name, 0))
+        elif u.op is Op.PARAM and u.arg.name is not None:
+            put[u] = B.index(why.values.get(str(u.arg.name), u.arg.bounds[0]))
+    address = s.node.src[0]
+    index = address.src[1] if address.op is Op.INDEX else None
+    lane = why.values.get(s.lane.name, 0) if s.lane is not None else 0
+    if index is not None and index.shape in ((), (1,)):
+        yield "index", _with(index, put), _number(T.substituted(s.index, values))
+    elif index is not None and index.op is Op.STACK:
+        yield "index", _with(index.src[lane], put), _number(T.substituted(s.index, values))
+
+
+def _with(u: UOp, put: dict[UOp, UOp]) -> UOp:
+    done: dict[UOp, UOp] = {}
+    for x in toposort(u):
+        src = tuple(done[s] for s in x.src)
+        done[x] = put[x] if x in put else x if src == x.src else x.replace(src=src)
+    return done[u]
+
+
+def _number(a: Lin) -> int:
+    from uops.compiler.validate.terms import values
+
+    return int(values(a, {}))

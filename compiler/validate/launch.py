@@ -1,0 +1,123 @@
+"""The validation of a program: every kernel against its body before it was scheduled, and the memory plan.
+
+Takes: the graphs of a lowering by pass, those of the steps of select, and its log. Gives: a `Report`; `require` raises Invalid
+for the first kernel, or the plan, that is not validated. Kernels that were validated before in this process are not done again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from uops.compiler.log import Log
+from uops.compiler.prove.solver import Worker, version
+from uops.compiler.validate.decide import decide
+from uops.compiler.validate.kernel import kernel
+from uops.compiler.validate.model import By, Invalid, Kind, Verdict
+from uops.compiler.validate.plan import plan
+from uops.compiler.validate.values import moves_of, values
+from uops.spec.node import UOp
+from uops.spec.record import dataclass as record
+
+#: Kernels whose verdicts are kept per process.
+KEPT = 4096
+
+
+@record(frozen=True, slots=True)
+class Validated:
+    """The verdicts of one kernel; `seconds` of processor time, 0 where they were known."""
+
+    name: str
+    before: UOp
+    after: UOp
+    verdicts: tuple[Verdict, ...]
+    seconds: float
+
+    @property
+    def bad(self) -> tuple[Verdict, ...]:
+        return tuple(v for v in self.verdicts if not v.proved)
+
+
+@record(frozen=True, slots=True)
+class Report:
+    """A program: its distinct kernels, and its plan."""
+
+    kernels: tuple[Validated, ...]
+    plan: tuple[Verdict, ...]
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        return (*(v for k in self.kernels for v in k.verdicts), *self.plan)
+
+    def require(self) -> None:
+        """Raise Invalid unless everything is proved."""
+        for k in self.kernels:
+            if k.bad:
+                raise Invalid(f"kernel {k.name}", k.bad)
+        bad = tuple(v for v in self.plan if not v.proved)
+        if bad:
+            raise Invalid("the memory plan", bad)
+
+
+@dataclass(slots=True)
+class Counts:
+    """What was validated in this process: kernels, and obligations by kind and by what decided them."""
+
+    kernels: int = 0
+    obligations: Counter[tuple[Kind, By | None]] = field(default_factory=Counter)
+
+
+class _Process:
+    """The solver, what is known, and the counts of this process; one program at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.worker = Worker(seconds=20.0)
+        self.known: OrderedDict[tuple[UOp, ...], tuple[Verdict, ...]] = OrderedDict()
+        self.counts = Counts()
+
+
+_PROCESS = _Process()
+
+
+def counts() -> Counts:
+    """What this process validated so far."""
+    return _PROCESS.counts
+
+
+def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> Report:
+    """The verdicts of a program: its kernels from join to linearize, and the plan. Raises NoSolver without Z3."""
+    version()
+    before, after = passed["join"], passed["linearize"]
+    moves = moves_of(log)
+    found: dict[tuple[UOp, ...], Validated] = {}
+    with _PROCESS.lock:
+        for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
+            simplified = steps["decompose"].src[k].src[0], steps["simplify"].src[k].src[0]
+            key = old.src[0], new.src[0], *simplified
+            if key in found:
+                continue
+            start = time.process_time()
+            verdicts = _PROCESS.known.get(key)
+            if verdicts is None:
+                proofs = kernel(old.src[0], new.src[0], _PROCESS.worker)
+                verdicts = (*proofs, *values([simplified], (simplified[1], new.src[0]), moves))
+                _remember(key, verdicts)
+            found[key] = Validated(_name(old.src[0], k), key[0], key[1], verdicts, time.process_time() - start)
+        planned = tuple(decide(c, _PROCESS.worker) for c in plan(after, passed["plan"]))
+    return Report(tuple(found.values()), planned)
+
+
+def _remember(key: tuple[UOp, ...], verdicts: tuple[Verdict, ...]) -> None:
+    _PROCESS.known[key] = verdicts
+    _PROCESS.counts.kernels += 1
+    _PROCESS.counts.obligations.update((v.kind, v.by if v.proved else None) for v in verdicts)
+    while len(_PROCESS.known) > KEPT:
+        _PROCESS.known.popitem(last=False)
+
+
+def _name(body: UOp, k: int) -> str:
+    return f"{k} ({body.arg.name})" if body.arg is not None else str(k)

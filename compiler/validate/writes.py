@@ -1,0 +1,352 @@
+"""What a kernel writes: each element once, and exactly those that the kernel before it wrote; and what it reads.
+
+Takes: two Bodies, of before and after. Gives: verdicts `written once`, `all written` and `reads agree` per memory that callers see.
+A kernel may keep values in memory that it writes, where it reads that memory (R146): then a later Store may write an element
+again. Spec: Store; R45, R52, R146.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from uops.compiler.prove.solver import Worker
+from uops.compiler.validate import terms as T
+from uops.compiler.validate.decide import POINTS, by_solver, exact, facts_of, grid, renamed, tightened
+from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
+from uops.compiler.validate.reader import Body, Site, size_of, spelled
+from uops.compiler.validate.terms import App, Cond, Interval, Lin, Numbers, Var
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+
+#: Elements of a memory that are looked at one by one.
+_MEMORY = 1 << 26
+
+
+def by_memory(sites: Iterable[Site]) -> dict[UOp, list[Site]]:
+    """Sites of memory that callers see, by the slot of its Param."""
+    found: dict[UOp, list[Site]] = {}
+    for s in sites:
+        if s.memory.op is Op.PARAM:
+            found.setdefault(s.memory, []).append(s)
+    return found
+
+
+# One Store
+
+
+def once(s: Site, worker: Worker, solver_alone: bool = False) -> Verdict:
+    """No two executions of a Store write one element."""
+    c = distinct(s, s, Kind.ONCE)
+    if not solver_alone:
+        if _mixed_radix(s):
+            return Verdict(c.kind, c.place, By.SUMS)
+        found = _once_by_points(s, c)
+        if found is not None:
+            return found
+    return by_solver(c, worker)
+
+
+def distinct(a: Site, b: Site, kind: Kind, also: Cond = T.TRUE) -> Claim:
+    """That no execution of `a` and no (other) execution of `b` meet in an element."""
+    first, second = copy(a, ".1"), copy(b, ".2")
+    given = T.both(T.both(first.condition, second.condition), also)
+    if a is b:
+        differ = [T.negated(T.is_zero(T.add(T.of(renamed(v, ".1")), T.of(renamed(v, ".2")), -1))) for v in a.counters]
+        given = T.both(given, Cond("or", tuple(differ)) if differ else T.FALSE)
+    place = str(a) if a is b else f"{a} at {a.at} and {b.kind} at {b.at}"
+    return Claim(kind, place, given, T.negated(T.is_zero(T.add(first.index, second.index, -1))))
+
+
+def copy(s: Site, mark: str) -> Site:
+    """The site in a world of its own; named variables are the same in all."""
+    own = [v for x in (s.index, s.condition) for v in T.unknowns(x)]
+    put = {v: T.of(renamed(v, mark)) for v in (*own, *s.counters) if v in s.counters or v.loaded}
+    return Site(
+        s.kind, s.node, s.memory, T.substituted(s.index, put), T.substituted(s.gate, put), s.loops, s.lane,
+        T.substituted(s.within, put), s.at,
+    )  # fmt: skip
+
+
+def _mixed_radix(s: Site) -> bool:
+    """Whether the counters are digits of the element's number, each worth more than all that count less together."""
+    known = tightened(facts_of(s.condition))
+    if known is None:
+        return True
+    digits = dict(s.index.terms)
+    if any(not isinstance(v, Var) or v.loaded for v in digits):
+        return False
+    span = 0
+    extents = {v: known.get(v, (v.low, v.high)) for v in s.counters}
+    for v in sorted(s.counters, key=lambda v: abs(digits.get(v, 0))):
+        low, high = extents[v]
+        if high > low:
+            if abs(digits.get(v, 0)) <= span:
+                return False
+            span += abs(digits[v]) * (high - low)
+    return True
+
+
+def _once_by_points(s: Site, c: Claim) -> Verdict | None:
+    found = executions(s, s.counters)
+    if found is None:
+        return None
+    points, index, keep = found
+    numbers = np.broadcast_to(index, keep.shape)[keep]
+    order = np.argsort(numbers, kind="stable")
+    twice = np.flatnonzero(np.diff(numbers[order]) == 0)
+    if not twice.size:
+        return Verdict(c.kind, c.place, By.POINTS)
+    k = int(twice[0])
+    flat = np.flatnonzero(keep)
+    values = {}
+    for mark, j in ((".1", k), (".2", k + 1)):
+        where = np.unravel_index(flat[order[j]], keep.shape)
+        values |= {f"{v.name}{mark}": int(at.reshape(-1)[i]) for (v, at), i in zip(points.items(), where)}
+    words = f"element {int(numbers[order[k]])} is written twice"
+    return Verdict(c.kind, c.place, By.POINTS, Counterexample(values, words))
+
+
+def executions(s: Site, also: Sequence[Var] = (), limit: int = POINTS) -> tuple[dict[Var, Numbers], Numbers, Numbers] | None:
+    """(unknowns along axes, elements, where it happens) for all executions of a site, as far as the element, the gate and `also`
+    tell them apart; None where that is not known, or they are too many."""
+    if not exact(s.index, s.condition):
+        return None
+    unknowns = list(T.unknowns(s.condition, T.unknowns(s.index, dict.fromkeys(also))))
+    at = grid(unknowns, limit)
+    if at is None:
+        return None
+    index, keep = T.values(s.index, at), T.values(s.condition, at)
+    shape = tuple(v.high - v.low + 1 for v in unknowns)
+    return at, index, np.broadcast_to(keep, shape)
+
+
+# All Stores of a memory
+
+
+def written(memory: UOp, before: Sequence[Site], after: Sequence[Site], read: bool, worker: Worker) -> Iterator[Verdict]:
+    """Verdicts of what Stores to one memory do, in order. `read`: the kernel after reads this memory, too."""
+    for s in after:
+        if s.kind != "atomic":
+            yield once(s, worker)
+    place = spelled(memory)
+    size = size_of(memory)
+    marked = None if size is None else marks(after, size.const, None if read else place)
+    if isinstance(marked, Verdict):
+        yield marked
+        return
+    wanted = None if size is None else marks(before, size.const, None)
+    if marked is not None and wanted is not None and not isinstance(wanted, Verdict):
+        yield Verdict(Kind.ONCE, f"stores of {place}", By.POINTS)
+        yield _compared(Kind.COVER, place, wanted, marked)
+        return
+    if not read:
+        for j, a in enumerate(after):
+            for b in after[:j]:
+                if "atomic" not in (a.kind, b.kind):
+                    yield by_solver(distinct(b, a, Kind.ONCE), worker)
+    yield from covers(before, after, worker)
+
+
+def _compared(kind: Kind, place: str, wanted: Numbers, found: Numbers) -> Verdict:
+    if np.array_equal(wanted, found):
+        return Verdict(kind, place, By.POINTS)
+    k = int(np.flatnonzero(wanted != found)[0])
+    words = f"element {k} is " + ("not written" if wanted[k] else "written, and was not before")
+    return Verdict(kind, place, By.POINTS, Counterexample({"element": k}, words))
+
+
+def marks(sites: Sequence[Site], size: int, once_only: str | None) -> Numbers | Verdict | None:
+    """Which elements the sites touch, None where that is not known or too much; a refuted verdict where `once_only` names a memory
+    of which two sites touch one element."""
+    if size > _MEMORY:
+        return None
+    found = np.zeros(size, np.bool_)
+    left = 4 * POINTS
+    for s in sites:
+        view = box(s, found)
+        if view is None:
+            points = executions(s, (), left)
+            if points is None:
+                return None
+            _, index, keep = points
+            left -= keep.size
+            numbers = index if keep.all() else np.broadcast_to(index, keep.shape)[keep]
+            if numbers.size and (numbers.min() < 0 or numbers.max() >= size):
+                return None
+            again = found[numbers]
+        else:
+            again = view
+        if once_only is not None and s.kind != "atomic" and again.any():
+            return _twice(s, once_only)
+        if view is None:
+            found[numbers] = True
+        else:
+            view[...] = True
+    return found
+
+
+def _twice(s: Site, place: str) -> Verdict:
+    why = Counterexample({}, f"the {s.kind} at {s.at} writes an element that another one writes")
+    return Verdict(Kind.ONCE, f"stores of {place}", By.POINTS, why)
+
+
+def box(s: Site, memory: Numbers) -> Numbers | None:
+    """The elements that a site touches as a view of the memory, where its index is a sum of unknowns and its gate bounds each of
+    them alone; an element may be there more than once. None else, or where some are outside."""
+    known = _alone(s.condition)
+    if known is None or any(not isinstance(v, Var) or v.loaded for v, _ in s.index.terms):
+        return None
+    offset, shape, strides = s.index.const, [], []
+    for v, c in s.index.terms:
+        low, high = known.get(v, (v.low, v.high))  # type: ignore[arg-type]
+        offset += c * low
+        shape.append(high - low + 1)
+        strides.append(c * memory.itemsize)
+    if any(low > high for low, high in known.values()) or not all(n > 0 for n in shape):
+        return memory[:0]
+    ends = [(n - 1) * c // memory.itemsize for n, c in zip(shape, strides)]
+    if offset + sum(e for e in ends if e < 0) < 0 or offset + sum(e for e in ends if e > 0) >= memory.size:
+        return None
+    return np.lib.stride_tricks.as_strided(memory[offset:], shape, strides)
+
+
+def _alone(condition: Cond) -> dict[Var, Interval] | None:
+    """The bounds that a condition sets to single unknowns; None where it says anything else."""
+    known: dict[Var, Interval] = {}
+    for x in T.conjuncts(condition):
+        for f in facts_of(x):
+            if len(f.terms) > 1 or (f.terms and not isinstance(f.terms[0][0], Var)):
+                return None
+            if not f.terms:
+                known[_NEVER] = (0, 0 if f.const >= 0 else -1)
+                continue
+            ((v, c),) = f.terms
+            assert isinstance(v, Var)
+            low, high = known.get(v, (v.low, v.high))
+            known[v] = (max(low, -(f.const // c)), high) if c > 0 else (low, min(high, f.const // -c))
+        if not facts_of(x):
+            return None
+    return known
+
+
+_NEVER = Var("never", 0, 0)
+
+
+# By the solver: each element of the one is an element of the other
+
+
+def covers(before: Sequence[Site], after: Sequence[Site], worker: Worker) -> Iterator[Verdict]:
+    """Each element that is written before is written after, and the other way around."""
+    for some, others, words in ((before, after, "before"), (after, before, "after")):
+        for s in some:
+            yield by_solver(among(s, others, Kind.COVER, f"{s} {words}"), worker)
+
+
+def among(s: Site, others: Sequence[Site], kind: Kind, place: str) -> Claim:
+    """Each element that `s` touches is touched by one of the others, at the iteration that `decoded` finds."""
+    mine = copy(s, ".1")
+    goals = [g for o in others if (g := decoded(o, mine.index)) is not None]
+    goal = goals[0] if len(goals) == 1 else Cond("or", tuple(goals)) if goals else T.FALSE
+    return Claim(kind, place, mine.condition, goal)
+
+
+def decoded(s: Site, element: Lin) -> Cond | None:
+    """That `s` touches the element: the counters of the site as digits of it, which are in bounds, satisfy the gate and give the
+    element. Digits count as far as they go, from the one that counts most (a window's overlap). What memory holds is taken
+    as the same where it stands in both. None where no such digits are to be found."""
+    known = tightened(facts_of(s.condition)) or {}
+    put: dict[Var, Lin] = {}
+    for t, c in s.index.terms:
+        if isinstance(t, App) and any(v in s.counters for v in T.unknowns(t)):
+            other = next((o for o, k in element.terms if k == c and isinstance(o, App) and o.op == t.op), None)
+            if other is None or not _unified(t, other, s, known, put):
+                return None
+    index = T.substituted(s.index, put)
+    digits = [(v, c) for v, c in index.terms if isinstance(v, Var) and v in s.counters]
+    fixed = Lin(index.const, tuple([(v, c) for v, c in index.terms if not (isinstance(v, Var) and v in s.counters)]))
+    rest = _digits(digits, T.add(element, fixed, -1), known, put)
+    checks = T.TRUE
+    for v in s.counters:
+        put.setdefault(v, Lin(known.get(v, (v.low, v.high))[0]))
+        checks = T.both(checks, T.both(T.at_least(T.add(put[v], Lin(v.low), -1)), T.at_least(T.add(Lin(v.high), put[v], -1))))
+    return T.both(T.both(T.is_zero(rest), checks), T.substituted(s.condition, put))
+
+
+def _digits(digits: Iterable[tuple[Var, int]], rest: Lin, known: Mapping[Var, Interval], put: dict[Var, Lin]) -> Lin:
+    """Put the digits of `rest`; gives what is left of it."""
+    for v, c in sorted(digits, key=lambda d: -abs(d[1])):
+        low, high = known.get(v, (v.low, v.high))
+        start = low if c > 0 else high
+        rest = T.add(rest, Lin(c * start), -1)
+        step = _bounded(T.of(App("idiv", (rest, Lin(abs(c))))), high - low)
+        put[v] = T.add(Lin(start), step, 1 if c > 0 else -1)
+        rest = T.add(rest, step, -abs(c))
+    return rest
+
+
+def _unified(a: App, b: App, s: Site, known: Mapping[Var, Interval], put: dict[Var, Lin]) -> bool:
+    """Whether some counters of `s`, which are put, may make `b` of `a`; whether they do, the solver says."""
+    if a.op != b.op or len(a.args) != len(b.args):
+        return False
+    return all(_alike(x, y, s, known, put) for x, y in zip(a.args, b.args))
+
+
+def _alike(x: Lin | Cond | str, y: Lin | Cond | str, s: Site, known: Mapping[Var, Interval], put: dict[Var, Lin]) -> bool:
+    if isinstance(x, str) or isinstance(y, str):
+        return x == y
+    if isinstance(x, Cond) or isinstance(y, Cond):
+        same = isinstance(x, Cond) and isinstance(y, Cond) and x.op == y.op and len(x.args) == len(y.args)
+        return same and all(_alike(a, b, s, known, put) for a, b in zip(x.args, y.args))  # type: ignore[union-attr]
+    apps = [[(t, c) for t, c in z.terms if isinstance(t, App)] for z in (x, y)]
+    if len(apps[0]) != len(apps[1]):
+        return False
+    for (t, c), (o, k) in zip(*apps):
+        if c != k or not _unified(t, o, s, known, put):  # type: ignore[arg-type]
+            return False
+    rest = Lin(x.const, tuple([(t, c) for t, c in x.terms if isinstance(t, Var) and t not in s.counters]))
+    value = Lin(y.const, tuple([(t, c) for t, c in y.terms if isinstance(t, Var)]))
+    digits = [(t, c) for t, c in x.terms if isinstance(t, Var) and t in s.counters and t not in put]
+    _digits(digits, T.add(value, rest, -1), known, put)
+    return True
+
+
+def _bounded(a: Lin, most: int) -> Lin:
+    """The least of a and a constant."""
+    return T.scale(T.of(App("max", (T.scale(a, -1), Lin(-most)))), -1)
+
+
+# Reads
+
+
+def reads(memory: UOp, before: Body, after: Body, worker: Worker) -> Iterator[Verdict]:
+    """What is read after was read before, or is written by the kernel itself."""
+    mine = [s for s in after.sites if s.memory is memory and s.kind == "load"]
+    theirs = [s for s in before.sites if s.memory.arg.slot == memory.arg.slot and s.memory.op is Op.PARAM and s.kind == "load"]
+    own = [s for s in after.sites if s.memory is memory and s.writes]
+    if not mine:
+        return
+    place, size = f"loads of {spelled(memory)}", size_of(memory)
+    allowed = None if size is None else marks((*theirs, *own), size.const, None)
+    for s in mine:
+        found = None if allowed is None or isinstance(allowed, Verdict) else _among_marks(s, allowed, place)
+        yield found or by_solver(among(s, (*theirs, *own), Kind.READS, str(s)), worker)
+
+
+def _among_marks(s: Site, allowed: Numbers, place: str) -> Verdict | None:
+    """Whether a site touches only marked elements; None where that is too much."""
+    low, high = T.bounds(s.index, tightened(facts_of(s.condition)) or {})
+    if low >= 0 and allowed[low : high + 1].all():
+        return Verdict(Kind.READS, place, By.SUMS)
+    points = executions(s)
+    if points is None:
+        return None
+    _, index, keep = points
+    numbers = np.broadcast_to(index, keep.shape)[keep]
+    extra = numbers[np.logical_not(allowed[numbers])]
+    if not extra.size:
+        return Verdict(Kind.READS, place, By.POINTS)
+    why = Counterexample({"element": int(extra[0])}, f"element {int(extra[0])} is read, and was not before")
+    return Verdict(Kind.READS, place, By.POINTS, why)

@@ -1,0 +1,24 @@
+"""One campaign in a process whose package has a mutant: it ends with the first finding.
+
+Started as `python -m uops.fuzz.mutants.trial SETUP DIRECTORY MOST`, with the package of an overlay first on the path. What it found
+is in the journal of the directory; who started it looks at that, and ends it when its time is over.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from uops.fuzz.campaign import Campaign
+from uops.fuzz.examine import Setup
+
+
+def main(arguments: list[str]) -> None:
+    """Hunt until something is found, and reduce that by `MOST` questions."""
+    setup, directory, most = arguments
+    Campaign(Setup.of(json.loads(setup)), Path(directory), jobs=1, most=int(most), until=1).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,130 @@
+"""Joined kernels: chains done block by block where the cache does not hold what lies between two kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scheduled_programs import p, softmax
+
+from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.target import LlvmTarget
+from uops.compiler.config import Config
+from uops.compiler.passes.joined import LEAST_ROWS
+from uops.compiler.pipeline import lower, stages
+from uops.compiler.runtime import Compiled
+from uops.compiler.target import Machine
+from uops.fuzz.bisect import bisect
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace
+from uops.spec.axes import AxisType
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.scope import open_ranges
+
+HEADS, ROWS, WIDTH = 2, 2 * LEAST_ROWS, 4
+
+
+class Small(LlvmTarget):
+    """A machine whose second cache holds few rows."""
+
+    def __init__(self, second: int = 40 << 10, **more: Any) -> None:
+        super().__init__(Tier.FAST)
+        self.machine = replace(Machine(vector_bytes=16, registers=16, fma=True), caches=(1 << 10, second), **more)
+        self.key += repr(self.machine)
+
+
+def products(x: UOp, y: UOp) -> UOp:
+    """(h, n, k) times (h, k, m)."""
+    (h, n, k), m = x.shape, y.shape[2]
+    terms = b.mul(b.reshape(x, (h, n, k, 1)), b.reshape(y, (h, 1, k, m)))
+    return b.reshape(b.reduce(terms, Op.ADD, (2,)), (h, n, m))
+
+
+def attention(rows: int = ROWS) -> UOp:
+    q, k, v = (p(slot, HEADS, n, WIDTH) for slot, n in enumerate((rows, ROWS, ROWS)))
+    return products(softmax(products(q, b.permute(k, (0, 2, 1))), 2), v)
+
+
+def data(rows: int = ROWS) -> dict[str, Any]:
+    rng = np.random.default_rng(3)
+    return {f"p{k}": rng.standard_normal((HEADS, n, WIDTH), np.float32) for k, n in enumerate((rows, ROWS, ROWS))}
+
+
+def kernels(graph: UOp, target: LlvmTarget, **config: Any) -> list[UOp]:
+    return [c.src[0] for c in lower(graph, target, "optimize", Config(reuse=False, threads=1, **config)).src]
+
+
+def test_attention_is_one_kernel_whose_scores_are_those_of_a_block() -> None:
+    (kernel,) = kernels(attention(), Small())
+    order = toposort(kernel)
+    local = sorted(int(u.arg.size) for u in order if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.LOCAL)
+    assert local[-2:] == [LEAST_ROWS * ROWS] * 2
+    (out,) = (u for u in order if u.op is Op.STORE and u.src[0].src[0] is b.param(0, (HEADS * ROWS * WIDTH,), dt.float32))
+    heads, blocks = sorted((r for r in open_ranges(order)[out] if r.arg.axis_id < 2), key=lambda r: int(r.arg.axis_id))
+    assert [int(r.src[0].arg.value) for r in (heads, blocks)] == [HEADS, ROWS // LEAST_ROWS]
+
+
+def test_every_stage_of_a_joined_kernel_keeps_its_values() -> None:
+    graph, inputs = attention(), data()
+    config = Config(reuse=False, verify=True, threads=1)
+    assert bisect(graph, inputs, Small(), config=config) is None
+    plain = Compiled(graph, Small(1 << 30), config)(inputs).values[0]
+    np.testing.assert_allclose(Compiled(graph, Small(), config)(inputs).values[0], plain, rtol=2e-5, atol=1e-6)
+
+
+def test_the_cores_share_the_loops_around_blocks() -> None:
+    big = Small(cores=2)
+    body = lower(attention(), big, "optimize", Config(reuse=False)).src[0].src[0]
+    kinds = {r.arg.axis_id: r.arg.type for r in toposort(body) if r.op is Op.RANGE}
+    assert kinds[0] in (AxisType.THREAD, AxisType.LOOP) and kinds[1] is AxisType.LOOP
+
+
+def chain(between: Callable[[UOp], UOp]) -> UOp:
+    """Two products of heads, with something between them."""
+    return products(between(products(p(0, HEADS, ROWS, WIDTH), p(1, HEADS, WIDTH, ROWS))), p(2, HEADS, ROWS, WIDTH))
+
+
+# fmt: off
+ALONE: dict[str, tuple[UOp, LlvmTarget]] = {
+    "the cache holds what lies between":   (attention(), Small(1 << 20)),
+    "the cache holds no operands beside":  (attention(), Small(2 << 10)),
+    "no block of rows divides them":       (attention(LEAST_ROWS * 2 - 1), Small()),
+    "a machine has no vectors":            (attention(), Small(vector_bytes=0)),
+    "a machine has workgroups":            (attention(), Small(workgroup=256)),
+    "rows are read in another order":      (chain(lambda x: b.flip(x, (False, True, False))), Small()),
+    "columns are read as rows":            (chain(lambda x: b.permute(x, (0, 2, 1))), Small()),
+    "what lies between is a result too":   (b.tuple_(x := products(p(0, HEADS, ROWS, WIDTH), p(1, HEADS, WIDTH, ROWS)),
+                                                     products(x, p(2, HEADS, ROWS, WIDTH))), Small()),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("why", ALONE)
+def test_kernels_stay_alone_where(why: str) -> None:
+    graph, target = ALONE[why]
+    assert len(kernels(graph, target)) > 1
+
+
+@pytest.mark.parametrize("config", [{"forced": 1}, {"optimize": False}], ids=str)
+def test_nothing_is_joined_where_single_kernels_are_asked_for(config: dict[str, Any]) -> None:
+    assert len(kernels(attention(), Small(), **config)) == 3
+
+
+def test_products_alone_are_a_chain_too() -> None:
+    assert len(kernels(chain(lambda x: b.mul(x, 2.0)), Small(20 << 10))) == 1
+
+
+def test_a_joined_kernel_takes_each_argument_once() -> None:
+    """Keys and values are one Param, the result another."""
+    q, k = p(0, HEADS, ROWS, WIDTH), p(1, HEADS, ROWS, WIDTH)
+    graph = products(softmax(products(q, b.permute(k, (0, 2, 1))), 2), k)
+    found = stages(graph, Small(), Config(reuse=False, threads=1))["optimize"]
+    (call,) = found.src
+    assert len(call.src) == 4 and len({*call.src}) == 4 and call.arg.written == (0,)
+    params = {u for u in toposort(call.src[0]) if u.op is Op.PARAM}
+    assert sorted(int(u.arg.slot) for u in params) == [0, 1, 2]
