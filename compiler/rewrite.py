@@ -162,7 +162,7 @@ class Rewriter:
         return after
 
 
-def _missing(root: UOp, done: Mapping[UOp, UOp]) -> Iterable[UOp]:
+def _missing(root: UOp, done: Mapping[UOp, object]) -> Iterable[UOp]:
     """The nodes at and below `root` that are not done, sources first."""
     if not done:
         return toposort(root)
@@ -174,7 +174,7 @@ def _missing(root: UOp, done: Mapping[UOp, UOp]) -> Iterable[UOp]:
     return order
 
 
-def _enter(u: UOp, done: Mapping[UOp, UOp], order: dict[UOp, None]) -> None:
+def _enter(u: UOp, done: Mapping[UOp, object], order: dict[UOp, None]) -> None:
     for s in u.src:
         if s not in done and s not in order:
             if s.src:
@@ -184,7 +184,7 @@ def _enter(u: UOp, done: Mapping[UOp, UOp], order: dict[UOp, None]) -> None:
     order[u] = None
 
 
-def _missing_deep(root: UOp, done: Mapping[UOp, UOp]) -> list[UOp]:
+def _missing_deep(root: UOp, done: Mapping[UOp, object]) -> list[UOp]:
     order: list[UOp] = []
     seen: set[UOp] = set()
     stack: list[UOp | None] = [root]  # a None lies on a node whose sources come before it
@@ -227,9 +227,7 @@ def cost(root: UOp) -> int:
     found: dict[UOp, int] = {} if shared is None else shared.costs
     if root in found:
         return found[root]
-    for u in toposort(root) if shared is None else toposort(root, gate=lambda u: u not in found):
-        if u in found:
-            continue
+    for u in _missing(root, found):
         misplaced = u.op in _COMMUTES and u.src[0].op is Op.CONST and u.src[1].op is not Op.CONST
         found[u] = (WEIGHT.get(u.op, _DEFAULT_WEIGHT) if u.src else 1) + sum(found[s] for s in u.src) + misplaced
         if u.op in _DIVISIONS:

@@ -88,9 +88,13 @@ def _spoilt(program: Compiled, in_python: Compiled, inputs: Mapping[str, Any], d
     if isinstance(native, str) or isinstance(general, str):
         same = native == general
     else:
-        same = len(native) == len(general) and all(differs(0, x, y) is None for x, y in zip(native, general))
+        same = len(native) == len(general) and all(_same(x, y) for x, y in zip(native, general))
     said = [x if isinstance(x, str) else "a result" for x in (native, general)]
     return None if same else Fault("argument", f"{key} as {_spelt(value)}: {said[0]} natively, {said[1]} in Python")
+
+
+def _same(x: Array, y: Array) -> bool:
+    return x.dtype == y.dtype and x.shape == y.shape and differs(0, x, y) is None
 
 
 def _end(f: Callable[..., Any], arguments: Sequence[Any]) -> list[Array] | str:

@@ -140,8 +140,9 @@ def _by_name(name: str) -> DType:
     return DTYPES[name]
 
 
-# The published promotion lattice of the builders (R25): an edge leads to the next wider dtype; the promoted dtype is the least
-# upper bound. A float wins over an integer; two fp8 kinds, float16 with bfloat16, and uint64 with a signed integer meet in float32.
+# The published promotion lattice of the builders (R25): an edge leads to the next wider dtype. Every two dtypes have one least upper
+# bound, so that promotion is associative. A float wins over an integer, uint64 over a signed integer; two fp8 kinds meet in float16,
+# and bfloat16 meets any other float of at most 16 bits in float32.
 _UP: dict[DType, tuple[DType, ...]] = {
     bool_: (uint8, int8, index),
     index: (uint8, int8),
@@ -151,10 +152,10 @@ _UP: dict[DType, tuple[DType, ...]] = {
     int16: (int32,),
     uint32: (uint64, int64),
     int32: (int64,),
-    uint64: (fp8e4m3, fp8e5m2),
-    int64: (fp8e4m3, fp8e5m2),
-    fp8e4m3: (float16, bfloat16),
-    fp8e5m2: (float16, bfloat16),
+    int64: (uint64,),
+    uint64: (fp8e4m3, fp8e5m2, bfloat16),
+    fp8e4m3: (float16,),
+    fp8e5m2: (float16,),
     float16: (float32,),
     bfloat16: (float32,),
     float32: (float64,),
@@ -172,5 +173,4 @@ _ABOVE = {d: _above(d) for d in _UP}
 def promote(a: DType, b: DType) -> DType:
     """Least dtype of the lattice that is above both (R25); raises KeyError for `void`."""
     common = _ABOVE[a] & _ABOVE[b]
-    least = [d for d in common if common <= _ABOVE[d]]
-    return least[0] if least else float32 if float32 in common else float64
+    return next(d for d in common if common <= _ABOVE[d])

@@ -118,6 +118,8 @@ def registers(instructions: Sequence[UOp]) -> frozenset[UOp]:
         return frozenset()
     buffer_of: dict[UOp, UOp] = {u: u for u in whole}  # views
     for u in instructions:
+        if buffer_of.keys().isdisjoint(u.src):
+            continue
         for k, s in enumerate(u.src):
             if s in buffer_of and not _keeps_whole(u, k, buffer_of[s]):
                 whole.discard(buffer_of[s])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from uops.compiler.linear import number
-from uops.compiler.log import decided
+from uops.compiler.log import decided, note
 from uops.compiler.optimize.schedule import Schedule, both, replace_ranges
 from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import Op
@@ -33,6 +33,7 @@ def clamped(s: Schedule, r: UOp, multiple: int) -> tuple[Schedule, UOp]:
             done[u] = UOp(Op.STORE, (*src[:2], both(src[2] if len(src) > 2 else None, inside)))
         else:
             done[u] = u if src == u.src else u.replace(src=src)
+    note("clamp", effect, done[effect], done)
     decided(f"clamp {r.arg.axis_id} to {multiple}", s.effect, done[effect])
     axis = [x.arg.axis_id for x in s.ranges].index(r.arg.axis_id)
     outputs = tuple(longer if x is r else x for x in s.outputs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from uops.compiler.optimize.accesses import Access, accesses
@@ -63,7 +64,9 @@ def split_lanes(s: Schedule, r: UOp, lanes: int, vectors: int, target: AxisType)
 
 
 def divisor(n: int, most: int) -> int:
-    return next(k for k in range(most, 0, -1) if n % k == 0)
+    """The largest divisor of `n` up to `most`."""
+    pairs = [(k, n // k) for k in range(1, min(most, math.isqrt(n)) + 1) if n % k == 0]
+    return max(k for pair in pairs for k in pair if k <= most)
 
 
 def split_by(s: Schedule, r: UOp, factor: int, target: AxisType) -> Schedule:

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 
 from uops.compiler.optimize.accesses import merged
 from uops.compiler.optimize.facts import CACHES, COST, Facts, divisor, extent, newest, number_of, split_by, split_lanes, then
+from uops.compiler.optimize.paired import paired
 from uops.compiler.optimize.products import REDUCE_VECTORS, REUSED_ROWS, dots, lanes_of_reduce, row_loop, tiled, turned
 from uops.compiler.optimize.schedule import Schedule, apply
 from uops.compiler.optimize.stage import repeated, staged, staged_in_output
@@ -59,7 +60,11 @@ def choose(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
     """The schedule for a machine with vectors; `s` itself for one without."""
     if not machine.vector_bytes or any(r.src[0].op is not Op.CONST for r in s.ranges):
         return s
-    s = _kept(merged(s), machine, uniques)
+    s = merged(s)
+    search = paired(s, machine, uniques)
+    if search is not None:
+        return search
+    s = _kept(s, machine, uniques)
     return _vectorised(s, Facts(s), machine, uniques)
 
 

@@ -130,21 +130,22 @@ def _packed(s: Schedule, rows: UOp, lane: UOp, machine: Machine, uniques: Iterat
     assert panel is not None
     load, over = panel
     size, cache = math.prod(map(extent, over)) * load.dtype.itemsize, (machine.caches or CACHES)[1] // PANEL_SHARE
-    beside = _panels_beside(columns, PANELS, machine) if _row_bytes(s, tiles) > cache else 1
+    beside = _panels_beside(columns, PANELS, machine) if _row_bytes(s, tiles, load) > cache else 1
     k = closed_by(Facts(s).reduces[0])[0]
     divides = _divides(extent(k), _most(k, size, cache // beside))
     if size > cache * PANEL_SHARE or (size * beside > cache and divides and (size > cache or _is_stored(s))):
         return _blocked(s, tiles, columns, size, machine, uniques)
     beside = _panels_beside(columns, cache // size, machine) if beside > 1 else 1
     s, load, over = _several(s, tiles, columns, beside)
-    return staged(s, [(load, over)], next(uniques))
+    return staged(s, [(load, over)], next(uniques), machine.vector_bytes // load.dtype.itemsize)
 
 
-def _row_bytes(s: Schedule, tiles: UOp) -> int:
-    """Bytes of what changes with the rows; panel after panel reads all of them."""
+def _row_bytes(s: Schedule, tiles: UOp, load: UOp) -> int:
+    """Bytes of what changes with the rows, and not with what panels of `load` change with; panel after panel reads all of it."""
     f = Facts(s)
+    common = f.needs[load] - set(closed_by(f.reduces[0]))
     rows = (a.node for a in f.below(f.reduces[0]) if tiles in f.needs[a.node])
-    return max(math.prod(map(extent, f.needs[u])) * u.dtype.itemsize for u in rows)
+    return max(math.prod(map(extent, f.needs[u] - common)) * u.dtype.itemsize for u in rows)
 
 
 def _panels_beside(columns: UOp, most: int, machine: Machine) -> int:

@@ -27,25 +27,44 @@ from uops.spec.scope import closed_by, open_ranges
 _LANES = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 
 
-def staged(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]], unique: int) -> Schedule:
+def staged(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]], unique: int, lanes: int = 1) -> Schedule:
     """The schedule with the values of `uses` read from one LOCAL Buffer.
 
     Each use is a node and the loops that run through it, in the order of the Buffer's axes; but for these loops, the nodes are the
-    same. Extents are constants. `unique` is the Buffer's identity.
+    same. Extents are constants. `unique` is the Buffer's identity. With `lanes` of a vector, what lies across the lanes in memory
+    is read in squares.
     """
     value, over = uses[0]
     free = 1 + max((int(r.arg.axis_id) for r in _ranges(s)), default=0)
-    filling = tuple(_filling(r, free + k, r is over[-1]) for k, r in enumerate(over))
+    filling = {r: _filling(r, free + k, r is over[-1]) for k, r in enumerate(over)}
+    loops, along = list(filling.values()), _along(value, over, lanes)
+    index = dict(filling)
+    if along is not None:
+        rows = UOp(Op.RANGE, (number(extent_of(along) // lanes),), filling[along].arg)
+        lane = UOp(Op.RANGE, (number(lanes),), RangeArg(free + len(over), AxisType.UPCAST))
+        index[along] = UOp(Op.ADD, (UOp(Op.MUL, (rows, number(lanes))), lane))
+        loops = [*(r for r in loops if r is not filling[along]), rows, lane]
     sizes = [extent_of(r) for r in over]
     buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, device_of(value), AddrSpace.LOCAL, unique))
-    fill = B.store(position(buffer, filling, sizes), substitute(value, dict(zip(over, filling, strict=True))))
-    for r in sorted(filling, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
+    fill = B.store(position(buffer, [index[r] for r in over], sizes), substitute(value, index))
+    for r in sorted(loops, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
         fill = UOp(Op.END, (fill, r))
     ready = B.after(buffer, fill)
     reads = {u: UOp(Op.LOAD, (position(ready, loops, sizes),), LoadArg()) for u, loops in uses}
     effect = substitute(s.effect, reads)
     note("local memory", s.effect, effect, reads)
     return replace(s, effect=effect)
+
+
+def _along(value: UOp, over: Sequence[UOp], lanes: int) -> UOp | None:
+    """The loop along which a Load reads memory in order, if the last one, of lanes, is not: lanes of both make squares, whose rows
+    are read and whose columns are wanted (`passes.crossings`)."""
+    if lanes == 1 or value.op is not Op.LOAD or over[-1].arg.type not in _LANES or extent_of(over[-1]) % lanes:
+        return None
+    strides = linear(value.src[0].src[1]).terms
+    if strides.get(over[-1], 0) in (0, 1):
+        return None
+    return next((r for r in over[:-1] if strides.get(r) == 1 and r.arg.type not in _LANES and extent_of(r) % lanes == 0), None)
 
 
 def staged_in_output(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]]) -> Schedule | None:

@@ -11,6 +11,7 @@ one sum of products whose operands are used again, outside of the loops of other
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -21,7 +22,7 @@ from uops.compiler.passes.hazards import COPIES
 from uops.compiler.passes.kernels import Place
 from uops.compiler.passes.layouts import BIJECTIVE
 from uops.compiler.passes.views import VIEWS
-from uops.spec.node import UOp, users
+from uops.spec.node import Dim, UOp, users
 from uops.spec.ops import ALU, Op
 
 READ_COST = 4
@@ -174,10 +175,12 @@ class Choices:
 
 def size(u: UOp) -> int:
     """The elements of a value, the most that there can be, as a factor: at least 1."""
-    found = 1
-    for n in u.shape:
-        found *= n if n.__class__ is int else extent(n)
-    return found or 1
+    return _product(u.shape)
+
+
+@functools.lru_cache(maxsize=1024)
+def _product(shape: tuple[Dim, ...]) -> int:
+    return math.prod([n if n.__class__ is int else extent(n) for n in shape]) or 1
 
 
 def _origin(u: UOp) -> UOp:

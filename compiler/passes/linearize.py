@@ -9,7 +9,7 @@ nest as their Ends say: a Range that is closed by an End is inside of every loop
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from uops.compiler.log import note
 from uops.compiler.passes.bodies import each
@@ -94,22 +94,25 @@ class _Blocks:
         return self._schedule(members.get(None, []), bodies)
 
     def _schedule(self, members: list[UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
-        """The instructions of a block in order; a Range is followed by its loop's body."""
+        """The instructions of a block in order; a Range is followed by its loop's body. Members are in topological order but for
+        what that body needs, which comes before the Range."""
         unit = {v: r for r in members if r.op is Op.RANGE for v in (r, *bodies[r])}
         if not unit:
             return members
-        needs = {u: self._needs(u, unit, bodies) for u in members}
-        out: list[UOp] = []
-        for u in _ordered(members, needs):
-            out.append(u)
+        place = {u: k for k, u in enumerate(members)}
+        placed: dict[UOp, None] = {}
+        for u in members:
             if u.op is Op.RANGE:
-                out += bodies[u]
-        return out
+                _place(u, placed, lambda v: _needs(v, unit, bodies, place))
+            placed[u] = None
+        return [v for u in placed for v in ((u, *bodies[u]) if u.op is Op.RANGE else (u,))]
 
-    def _needs(self, u: UOp, unit: dict[UOp, UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
-        """The members of the same block that come before `u`, a loop standing for all that is in it."""
-        inside = (u, *bodies[u]) if u.op is Op.RANGE else (u,)
-        return [m for v in inside for s in v.src if (m := unit.get(s, s)) is not u]
+
+def _needs(u: UOp, unit: dict[UOp, UOp], bodies: dict[UOp, list[UOp]], place: dict[UOp, int]) -> list[UOp]:
+    """The members of the same block that come before `u`, in their order; a loop stands for all that is in it."""
+    sources = set(u.src).union(*[v.src for v in bodies[u]]) if u.op is Op.RANGE else u.src
+    found = {unit.get(s, s) for s in sources}
+    return sorted([m for m in found if m in place and m is not u], key=place.__getitem__)
 
 
 def _enclosing(left_open: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:
@@ -132,25 +135,18 @@ def _enclosing(left_open: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, fro
     return found
 
 
-def _ordered(members: list[UOp], needs: dict[UOp, list[UOp]]) -> list[UOp]:
-    """A topological order of the members that follows theirs; an edge to what is no member is met already."""
-    out: list[UOp] = []
-    state: dict[UOp, bool] = {}  # entered -> finished
-    for start in members:
-        stack = [start]
-        while stack:
-            u = stack[-1]
-            if state.get(u):
-                stack.pop()
-                continue
-            missing = [v for v in needs[u] if v in needs and not state.get(v)]
-            if not missing:
-                state[u] = True
-                out.append(u)
-                stack.pop()
-            elif u in state:
-                raise untranslatable("R58 (End)", u, "a loop around it would have to be entered twice")
-            else:
-                state[u] = False
-                stack.extend(reversed(missing))
-    return out
+def _place(start: UOp, placed: dict[UOp, None], needs: Callable[[UOp], list[UOp]]) -> None:
+    """Put a member behind those that were placed, and before it what it needs and is not there yet."""
+    entered: set[UOp] = set()
+    stack = [start]
+    while stack:
+        u = stack[-1]
+        missing = [v for v in needs(u) if v not in placed] if u not in placed else ()
+        if not missing:
+            placed[u] = None
+            stack.pop()
+        elif u in entered:
+            raise untranslatable("R58 (End)", u, "a loop around it would have to be entered twice")
+        else:
+            entered.add(u)
+            stack.extend(reversed(missing))

@@ -69,7 +69,7 @@ def scheduled(body: UOp, machine: Machine = PLAIN, chosen: Choose = hand_written
     start = begin(body)
     if start is None:
         return body
-    scan = scanned(start, next(uniques))
+    scan = scanned(start, next(uniques), machine)
     if scan is not None:
         note("scan", body, scan)
         return scan

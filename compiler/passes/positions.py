@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from operator import add, mul
 from typing import NamedTuple
 
 import numpy as np
@@ -124,20 +125,20 @@ def _plus(a: int | tuple[int, ...], b: int | tuple[int, ...]) -> int | tuple[int
     if isinstance(a, int) and isinstance(b, int):
         return a + b
     n = max(1 if isinstance(x, int) else len(x) for x in (a, b))
-    return tuple([x + y for x, y in zip(_spread(a, n), _spread(b, n))])
+    return tuple(map(add, _spread(a, n), _spread(b, n)))
 
 
 def _total(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     if len(a) == 1 == len(b):
         return (a[0] + b[0],)
     n = max(len(a), len(b))
-    return tuple([x + y for x, y in zip(_spread(a, n), _spread(b, n))])
+    return tuple(map(add, _spread(a, n), _spread(b, n)))
 
 
 def _scaled(k: int | tuple[int, ...], by: tuple[int, ...]) -> int | tuple[int, ...]:
     if len(by) == 1:
         return k * by[0] if isinstance(k, int) else tuple([x * by[0] for x in k])
-    return tuple([x * y for x, y in zip(_spread(k, len(by)), by)])
+    return tuple(map(mul, _spread(k, len(by)), by))
 
 
 class Sums:
@@ -155,7 +156,7 @@ class Sums:
             at = self.tables[u] = [] if u.op is Op.EXPAND and size(u.src[0]) == 1 else table(u)
         if not at:  # every element is the one that there is
             return SCALAR
-        return narrow(tuple([at[p] for p in piece]))
+        return narrow(tuple(map(at.__getitem__, piece)))
 
     def source(self, u: UOp, piece: Piece) -> tuple[UOp, Piece]:
         """What a chain of movement ops shows, but for Pad."""

@@ -72,11 +72,15 @@ def _primitive(body: UOp, native: frozenset[Op]) -> UOp:
     order = toposort(body)
     if not any(u.op in _LOWERED and _may_lower(u) for u in order):
         return body
-    done: dict[UOp, UOp] = {}
+    small = any(u.op in _NAMING and u.arg.dtype in SMALL for u in order)
+    done: dict[UOp, UOp] = {}  # what became of the nodes that are not the same
     for u in order:
-        done[u] = _lower(u, tuple([done[s] for s in u.src]), native)
-    note("decompose", body, done[body], done)
-    return done[body]
+        if u.op in _LOWERED or (small and u.op in ALU) or not done.keys().isdisjoint(u.src):
+            made = _lower(u, tuple([done.get(s, s) for s in u.src]), native)
+            if made is not u:
+                done[u] = made
+    note("decompose", body, done.get(body, body), done)
+    return done.get(body, body)
 
 
 def _lower(u: UOp, src: tuple[UOp, ...], native: frozenset[Op]) -> UOp:

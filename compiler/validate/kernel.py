@@ -15,10 +15,9 @@ from uops.compiler.validate.decide import decide
 from uops.compiler.validate.model import Claim, Counterexample, Kind, Verdict
 from uops.compiler.validate.races import races
 from uops.compiler.validate.reader import Body, Site, counter, read, size_of
-from uops.compiler.validate.terms import App, Cond, Lin, Var
+from uops.compiler.validate.terms import App, Cond, Lin
 from uops.compiler.validate.writes import by_memory, reads, written
 from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
@@ -45,8 +44,9 @@ def _agreement(old: Body, new: Body, worker: Worker) -> Iterator[Verdict]:
         yield from written(m, before.pop(m.arg.slot, []), sites, own, worker)
     for slot, sites in before.items():
         yield Verdict(Kind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")
-    for m in by_memory(s for s in new.sites if not s.writes):
-        yield from reads(m, old, new, worker)
+    slots = {m.arg.slot: None for body in (old, new) for m in by_memory(s for s in body.sites if not s.writes)}
+    for slot in slots:
+        yield from reads(slot, old, new, worker)
 
 
 def bounds(s: Site) -> Claim:

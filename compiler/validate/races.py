@@ -7,65 +7,66 @@ one to the other passes. Loops around all of these are done one iteration after 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.decide import POINTS, by_solver, by_sums, renamed
+from uops.compiler.validate.decide import POINTS, by_solver, by_sums, facts_of, renamed, tightened
 from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
 from uops.compiler.validate.reader import GROUPS, LANES, Body, Site, counter, private, size_of, spelled
-from uops.compiler.validate.terms import Cond, Var
-from uops.compiler.validate.writes import copy, distinct, executions
+from uops.compiler.validate.terms import Cond, Interval, Numbers, Var
+from uops.compiler.validate.writes import box, copy, executions, marks, mixed_radix
 from uops.spec.args import AddrSpace
+from uops.spec.axes import AxisType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 
-def races(body: Body, worker: Worker, solver_alone: bool = False) -> Iterator[Verdict]:
+def races(body: Body, worker: Worker) -> Iterator[Verdict]:
     """The verdicts of a body that has parallel loops; a memory that is only read, or private, has none."""
+    for memory, sites, kinds in _shared(body):
+        place = f"{spelled(memory)}, {'threads' if kinds is GROUPS else 'lanes'}"
+        found = _apart(memory, sites, place) or (_owners(memory, sites, kinds, place) if kinds is GROUPS else None)
+        if found is not None:
+            yield found
+            continue
+        done: set[object] = set()
+        for c, a, b, same in _claims(sites, kinds, body):
+            key = c.given, c.goal
+            if key not in done:
+                done.add(key)
+                quick = Verdict(Kind.RACE, place, By.SUMS) if by_sums(c) else _met(a, b, kinds, same, place)
+                yield quick or by_solver(c, worker)
+
+
+def claims(body: Body) -> Iterator[Claim]:
+    """What the verdicts are about."""
+    for _, sites, kinds in _shared(body):
+        for c, _, _, _ in _claims(sites, kinds, body):
+            yield c
+
+
+def _shared(body: Body) -> Iterator[tuple[UOp, list[Site], frozenset[AxisType]]]:
+    """(memory, sites, the loops whose iterations are threads of it) where several threads use a memory and one writes it."""
     shared: dict[UOp, list[Site]] = {}
     for s in body.sites:
         if not private(s.memory):
             shared.setdefault(s.memory, []).append(s)
     for memory, sites in shared.items():
-        if not any(s.writes for s in sites):
-            continue
-        local = memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.LOCAL
-        for kinds in (LANES,) if local else (GROUPS, LANES):
-            if any(r.arg.type in kinds for s in sites for r in s.loops):
-                yield from _memory(memory, sites, kinds, body, worker, solver_alone)
+        if any(s.writes for s in sites):
+            local = memory.op is Op.BUFFER and memory.arg.addrspace is AddrSpace.LOCAL
+            for kinds in (LANES,) if local else (GROUPS, LANES):
+                if any(r.arg.type in kinds for s in sites for r in s.loops):
+                    yield memory, sites, kinds
 
 
-def _memory(
-    memory: UOp, sites: Sequence[Site], kinds: frozenset[object], body: Body, worker: Worker, solver_alone: bool
-) -> Iterator[Verdict]:
-    place = f"{spelled(memory)}, {'threads' if kinds is GROUPS else 'lanes'}"
-    claims = [c for c in _claims(sites, kinds, body)]
-    if not solver_alone and kinds is GROUPS:
-        found = _owners(memory, sites, kinds, place)
-        if found is not None:
-            yield found
-            return
-    done: set[object] = set()
-    for c, a, b, same in claims:
-        key = c.given, c.goal
-        if key in done:
-            continue
-        done.add(key)
-        if not solver_alone and by_sums(c):
-            yield Verdict(Kind.RACE, place, By.SUMS)
-            continue
-        met = None if solver_alone else _met(a, b, kinds, same, place)
-        yield by_solver(c, worker) if met is None else met
-
-
-def parallel(s: Site, kinds: frozenset[object]) -> tuple[Var, ...]:
+def parallel(s: Site, kinds: frozenset[AxisType]) -> tuple[Var, ...]:
     return tuple(counter(r) for r in s.loops if r.arg.type in kinds)
 
 
-def _claims(sites: Sequence[Site], kinds: frozenset[object], body: Body) -> Iterator[tuple[Claim, Site, Site, tuple[Var, ...]]]:
+def _claims(sites: Sequence[Site], kinds: frozenset[AxisType], body: Body) -> Iterator[tuple[Claim, Site, Site, tuple[Var, ...]]]:
     """(claim, one, other, counters that are the same in both) for each way in which two sites may meet unordered."""
     for j, b in enumerate(sites):
         for a in sites[: j + 1]:
@@ -75,7 +76,7 @@ def _claims(sites: Sequence[Site], kinds: frozenset[object], body: Body) -> Iter
                         yield _meeting(a, b, kinds, same), a, b, same
 
 
-def _meeting(a: Site, b: Site, kinds: frozenset[object], same: tuple[Var, ...]) -> Claim:
+def _meeting(a: Site, b: Site, kinds: frozenset[AxisType], same: tuple[Var, ...]) -> Claim:
     equal = T.TRUE
     for v in same:
         equal = T.both(equal, T.is_zero(T.add(T.of(renamed(v, ".1")), T.of(renamed(v, ".2")), -1)))
@@ -90,7 +91,7 @@ def _meeting(a: Site, b: Site, kinds: frozenset[object], same: tuple[Var, ...]) 
     return Claim(Kind.RACE, place, given, T.negated(T.is_zero(T.add(first.index, second.index, -1))))
 
 
-def _unordered(a: Site, b: Site, kinds: frozenset[object], body: Body) -> Iterator[tuple[Var, ...]]:
+def _unordered(a: Site, b: Site, kinds: frozenset[AxisType], body: Body) -> Iterator[tuple[Var, ...]]:
     """For each way in which an execution of `a` and one of `b`, by different threads, have no order: the counters of the loops of
     which they are in the same iteration."""
     common = [r for r, q in zip(a.loops, b.loops) if r is q]
@@ -122,44 +123,81 @@ def _extent(body: Body, r: UOp) -> tuple[int, int]:
 # By points
 
 
-def _owners(memory: UOp, sites: Sequence[Site], kinds: frozenset[object], place: str) -> Verdict | None:
+def _apart(memory: UOp, sites: Sequence[Site], place: str) -> Verdict | None:
+    """No element is touched twice at all: by Stores alone, each of which writes none twice, and no two one. None else."""
+    size = size_of(memory)
+    if size is None or any(s.kind != "store" or not mixed_radix(s) for s in sites):
+        return None
+    found = marks(sites, size.const, place)
+    return None if found is None or isinstance(found, Verdict) else Verdict(Kind.RACE, place, By.POINTS)
+
+
+def _owners(memory: UOp, sites: Sequence[Site], kinds: frozenset[AxisType], place: str) -> Verdict | None:
     """Which thread writes each element: another one neither writes nor reads it. None where that is too much, or sequential loops
     stand around the threads."""
     size = size_of(memory)
-    if size is None or size.const > 4 * POINTS or any(s.kind == "atomic" for s in sites):
+    if size is None or size.const > 8 * POINTS or any(s.kind == "atomic" for s in sites):
         return None
     threads = {parallel(s, kinds) for s in sites}
     if len(threads) != 1 or any(s.loops[0].arg.type not in kinds for s in sites):
         return None
     (counters,) = threads
     owner = np.full(size.const, -1, np.int64)
-    left = 4 * POINTS
     for s in sorted(sites, key=lambda s: not s.writes):
-        points = executions(s, counters, left)
+        clash = _clash(s, owner, counters)
+        if clash is None:
+            return None
+        if clash:
+            words = f"threads {clash[0]} and {clash[1]} meet in an element, one at the {s.kind} at {s.at}"
+            return Verdict(Kind.RACE, place, By.POINTS, Counterexample({}, words))
+    return Verdict(Kind.RACE, place, By.POINTS)
+
+
+def _clash(s: Site, owner: Numbers, counters: tuple[Var, ...]) -> tuple[int, ...] | None:
+    """Two threads that meet in an element, none, or None where that is too much to find; a Store becomes the owner."""
+    view = box(s, owner)
+    axes = [v for v, _ in s.index.terms]
+    if view is not None and view.ndim == len(axes) and all(v in axes for v in counters):
+        known = tightened(facts_of(s.condition)) or {}
+        who = _numbered(counters, {v: _along(v, known, axes) for v in counters})  # type: ignore[arg-type]
+        now = view
+    else:
+        points = executions(s, counters, 4 * POINTS)
         if points is None:
             return None
         at, index, keep = points
-        left -= keep.size
-        number = np.int64(0)
-        for v in counters:
-            number = number * (v.high - v.low + 1) + at[v]
-        elements, who = np.broadcast_to(index, keep.shape)[keep], np.broadcast_to(number, keep.shape)[keep]
-        if elements.size and (elements.min() < 0 or elements.max() >= size.const):
+        elements, who = (np.broadcast_to(x, keep.shape)[keep] for x in (index, _numbered(counters, at)))
+        if elements.size and (elements.min() < 0 or elements.max() >= owner.size):
             return None
         if s.writes:
             free = owner[elements] < 0
             owner[elements[free]] = who[free]
-            bad = np.flatnonzero(owner[elements] != who)
-        else:
-            bad = np.flatnonzero((owner[elements] >= 0) & (owner[elements] != who))
-        if bad.size:
-            k = int(elements[bad[0]])
-            words = f"threads {int(owner[k])} and {int(who[bad[0]])} meet in element {k}"
-            return Verdict(Kind.RACE, place, By.POINTS, Counterexample({"element": k}, words))
-    return Verdict(Kind.RACE, place, By.POINTS)
+        now = owner[elements]
+    if s.writes and now is view:
+        np.copyto(view, np.broadcast_to(who, view.shape), where=view < 0)
+    bad = (now != who) & (now >= 0)
+    if not bad.any():
+        return ()
+    k = int(np.argmax(bad))
+    return int(now.reshape(-1)[k]), int(np.broadcast_to(who, now.shape).reshape(-1)[k])
 
 
-def _met(a: Site, b: Site, kinds: frozenset[object], same: tuple[Var, ...], place: str) -> Verdict | None:
+def _numbered(counters: tuple[Var, ...], at: Mapping[Var, Numbers]) -> Numbers:
+    """The number of a thread."""
+    number: Numbers = np.int64(0)
+    for v in counters:
+        number = number * (v.high - v.low + 1) + at[v] - v.low
+    return number
+
+
+def _along(v: Var, known: Mapping[Var, Interval], axes: Sequence[Var]) -> Numbers:
+    """The values of an unknown along its axis."""
+    low, high = known.get(v, (v.low, v.high))
+    k = axes.index(v)
+    return np.arange(low, high + 1, dtype=np.int64).reshape([-1 if j == k else 1 for j in range(len(axes))])
+
+
+def _met(a: Site, b: Site, kinds: frozenset[AxisType], same: tuple[Var, ...], place: str) -> Verdict | None:
     """Whether two sites meet in an element at the same values of `same`, in different lanes; None where that is too much, or the
     two are in different loops of lanes."""
     size = size_of(a.memory)
@@ -197,6 +235,3 @@ def _met(a: Site, b: Site, kinds: frozenset[object], same: tuple[Var, ...], plac
     lane = int(least[at_[bad[0]]] if least[at_[bad[0]]] != others[bad[0]] else most[at_[bad[0]]])
     words = f"lanes {lane} and {int(others[bad[0]])} meet in element {k}: {a.kind} at {a.at}, {b.kind} at {b.at}"
     return Verdict(Kind.RACE, place, By.POINTS, Counterexample({"element": k}, words))
-
-
-__all__ = ["races", "distinct"]

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from uops.compiler.log import Log, Move
 from uops.compiler.prove.admission import is_proved
 from uops.compiler.rewrite import Rule, Step
-from uops.spec.errors import Crash
 from uops.compiler.validate.model import By, Counterexample, Kind, Verdict
+from uops.spec.errors import Crash
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 

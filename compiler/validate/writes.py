@@ -15,11 +15,11 @@ from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import POINTS, by_solver, exact, facts_of, grid, renamed, tightened
 from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
-from uops.compiler.validate.reader import Body, Site, size_of, spelled
+from uops.compiler.validate.reader import Body, Site, counter, size_of, spelled
 from uops.compiler.validate.terms import App, Cond, Interval, Lin, Numbers, Var
+from uops.spec.axes import AXIS_TABLE
 from uops.spec.node import UOp
 from uops.spec.ops import Op
-
 
 #: Elements of a memory that are looked at one by one.
 _MEMORY = 1 << 26
@@ -37,27 +37,39 @@ def by_memory(sites: Iterable[Site]) -> dict[UOp, list[Site]]:
 # One Store
 
 
-def once(s: Site, worker: Worker, solver_alone: bool = False) -> Verdict:
-    """No two executions of a Store write one element."""
-    c = distinct(s, s, Kind.ONCE)
-    if not solver_alone:
-        if _mixed_radix(s):
-            return Verdict(c.kind, c.place, By.SUMS)
-        found = _once_by_points(s, c)
-        if found is not None:
-            return found
-    return by_solver(c, worker)
+def once(s: Site, worker: Worker, again: bool = False) -> Verdict:
+    """No two executions of a Store write one element; where the kernel reads that memory (`again`), none in the same iteration of
+    the loops that are done in order."""
+    fixed = _ordered(s) if again else ()
+    c = distinct(s, fixed)
+    if mixed_radix(s, fixed):
+        return Verdict(c.kind, c.place, By.SUMS)
+    return _once_by_points(s, c, fixed) or by_solver(c, worker)
 
 
-def distinct(a: Site, b: Site, kind: Kind, also: Cond = T.TRUE) -> Claim:
-    """That no execution of `a` and no (other) execution of `b` meet in an element."""
+def _ordered(s: Site) -> tuple[Var, ...]:
+    """The counters of the loops around that are done in order."""
+    return tuple(counter(r) for r in s.loops if AXIS_TABLE[r.arg.type].ordered)
+
+
+def distinct(s: Site, fixed: Sequence[Var] = ()) -> Claim:
+    """That no two executions of `s`, of the same iteration of the loops of `fixed`, meet in an element."""
+    first, second = copy(s, ".1"), copy(s, ".2")
+    given = T.both(first.condition, second.condition)
+    equal = {v: T.is_zero(T.add(T.of(renamed(v, ".1")), T.of(renamed(v, ".2")), -1)) for v in s.counters}
+    differ = [T.negated(c) for v, c in equal.items() if v not in fixed]
+    for v in fixed:
+        given = T.both(given, equal[v])
+    given = T.both(given, Cond("or", tuple(differ)) if differ else T.FALSE)
+    return Claim(Kind.ONCE, str(s), given, T.negated(T.is_zero(T.add(first.index, second.index, -1))))
+
+
+def apart(a: Site, b: Site) -> Claim:
+    """That no executions of two Stores meet in an element."""
     first, second = copy(a, ".1"), copy(b, ".2")
-    given = T.both(T.both(first.condition, second.condition), also)
-    if a is b:
-        differ = [T.negated(T.is_zero(T.add(T.of(renamed(v, ".1")), T.of(renamed(v, ".2")), -1))) for v in a.counters]
-        given = T.both(given, Cond("or", tuple(differ)) if differ else T.FALSE)
-    place = str(a) if a is b else f"{a} at {a.at} and {b.kind} at {b.at}"
-    return Claim(kind, place, given, T.negated(T.is_zero(T.add(first.index, second.index, -1))))
+    given = T.both(first.condition, second.condition)
+    place = f"{a} at {a.at} and {b.kind} at {b.at}"
+    return Claim(Kind.ONCE, place, given, T.negated(T.is_zero(T.add(first.index, second.index, -1))))
 
 
 def copy(s: Site, mark: str) -> Site:
@@ -70,8 +82,8 @@ def copy(s: Site, mark: str) -> Site:
     )  # fmt: skip
 
 
-def _mixed_radix(s: Site) -> bool:
-    """Whether the counters are digits of the element's number, each worth more than all that count less together."""
+def mixed_radix(s: Site, fixed: Sequence[Var] = ()) -> bool:
+    """Whether the counters, but for `fixed`, are digits of the element's number, each worth more than all that count less together."""
     known = tightened(facts_of(s.condition))
     if known is None:
         return True
@@ -80,7 +92,7 @@ def _mixed_radix(s: Site) -> bool:
         return False
     span = 0
     extents = {v: known.get(v, (v.low, v.high)) for v in s.counters}
-    for v in sorted(s.counters, key=lambda v: abs(digits.get(v, 0))):
+    for v in sorted((v for v in s.counters if v not in fixed), key=lambda v: abs(digits.get(v, 0))):
         low, high = extents[v]
         if high > low:
             if abs(digits.get(v, 0)) <= span:
@@ -89,12 +101,15 @@ def _mixed_radix(s: Site) -> bool:
     return True
 
 
-def _once_by_points(s: Site, c: Claim) -> Verdict | None:
+def _once_by_points(s: Site, c: Claim, fixed: Sequence[Var]) -> Verdict | None:
     found = executions(s, s.counters)
     if found is None:
         return None
     points, index, keep = found
-    numbers = np.broadcast_to(index, keep.shape)[keep]
+    key = index
+    for v in fixed:
+        key = key * (v.high - v.low + 1) + points[v]
+    numbers = np.broadcast_to(key, keep.shape)[keep]
     order = np.argsort(numbers, kind="stable")
     twice = np.flatnonzero(np.diff(numbers[order]) == 0)
     if not twice.size:
@@ -105,7 +120,7 @@ def _once_by_points(s: Site, c: Claim) -> Verdict | None:
     for mark, j in ((".1", k), (".2", k + 1)):
         where = np.unravel_index(flat[order[j]], keep.shape)
         values |= {f"{v.name}{mark}": int(at.reshape(-1)[i]) for (v, at), i in zip(points.items(), where)}
-    words = f"element {int(numbers[order[k]])} is written twice"
+    words = f"element {int(np.broadcast_to(index, keep.shape)[keep][order[k]])} is written twice"
     return Verdict(c.kind, c.place, By.POINTS, Counterexample(values, words))
 
 
@@ -130,7 +145,7 @@ def written(memory: UOp, before: Sequence[Site], after: Sequence[Site], read: bo
     """Verdicts of what Stores to one memory do, in order. `read`: the kernel after reads this memory, too."""
     for s in after:
         if s.kind != "atomic":
-            yield once(s, worker)
+            yield once(s, worker, read)
     place = spelled(memory)
     size = size_of(memory)
     marked = None if size is None else marks(after, size.const, None if read else place)
@@ -146,7 +161,7 @@ def written(memory: UOp, before: Sequence[Site], after: Sequence[Site], read: bo
         for j, a in enumerate(after):
             for b in after[:j]:
                 if "atomic" not in (a.kind, b.kind):
-                    yield by_solver(distinct(b, a, Kind.ONCE), worker)
+                    yield by_solver(apart(b, a), worker)
     yield from covers(before, after, worker)
 
 
@@ -318,21 +333,44 @@ def _bounded(a: Lin, most: int) -> Lin:
     return T.scale(T.of(App("max", (T.scale(a, -1), Lin(-most)))), -1)
 
 
+def agreement_claims(before: Body, after: Body) -> Iterator[Claim]:
+    """What the verdicts on writes and reads are about."""
+    slots = sorted({s.memory.arg.slot for b in (before, after) for s in b.sites if s.memory.op is Op.PARAM})
+    for slot in slots:
+        old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
+        stores = [[s for s in sites if s.writes] for sites in (old, new)]
+        loads = [[s for s in sites if not s.writes] for sites in (old, new)]
+        again = bool(loads[1]) and bool(stores[1])
+        plain = [s for s in stores[1] if s.kind == "store"]
+        yield from (distinct(s, _ordered(s) if again else ()) for s in plain)
+        if not again:
+            yield from (apart(a, b) for j, b in enumerate(plain) for a in plain[:j])
+        for words, some, others in (("before", *stores), ("after", *stores[::-1])):
+            yield from (among(s, others, Kind.COVER, f"{s} {words}") for s in some)
+        yield from (among(s, (*loads[0], *stores[1]), Kind.READS, f"{s} after") for s in loads[1])
+        if not stores[1]:
+            yield from (among(s, loads[1], Kind.READS, f"{s} before") for s in loads[0])
+
+
 # Reads
 
 
-def reads(memory: UOp, before: Body, after: Body, worker: Worker) -> Iterator[Verdict]:
-    """What is read after was read before, or is written by the kernel itself."""
-    mine = [s for s in after.sites if s.memory is memory and s.kind == "load"]
-    theirs = [s for s in before.sites if s.memory.arg.slot == memory.arg.slot and s.memory.op is Op.PARAM and s.kind == "load"]
-    own = [s for s in after.sites if s.memory is memory and s.writes]
-    if not mine:
-        return
-    place, size = f"loads of {spelled(memory)}", size_of(memory)
-    allowed = None if size is None else marks((*theirs, *own), size.const, None)
-    for s in mine:
+def reads(slot: int, before: Body, after: Body, worker: Worker) -> Iterator[Verdict]:
+    """What is read of an argument after was read before, or is written by the kernel itself; and the other way around."""
+    old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
+    loads = [[s for s in sites if not s.writes] for sites in (old, new)]
+    own = [s for s in new if s.writes]
+    for words, some, others in (("after", loads[1], (*loads[0], *own)), ("before", loads[0], (*loads[1], *own))):
+        if some and (words == "after" or not own):
+            yield from _reads(f"loads of argument {slot} {words}", some, others, worker)
+
+
+def _reads(place: str, some: Sequence[Site], others: Sequence[Site], worker: Worker) -> Iterator[Verdict]:
+    size = size_of(some[0].memory)
+    allowed = None if size is None else marks(others, size.const, None)
+    for s in some:
         found = None if allowed is None or isinstance(allowed, Verdict) else _among_marks(s, allowed, place)
-        yield found or by_solver(among(s, (*theirs, *own), Kind.READS, str(s)), worker)
+        yield found or by_solver(among(s, others, Kind.READS, str(s)), worker)
 
 
 def _among_marks(s: Site, allowed: Numbers, place: str) -> Verdict | None:

@@ -161,6 +161,18 @@ def test_schedules_are_followed_and_their_decisions_named(pyref: Target) -> None
     assert not entry.gap and {x.target for x in entry.links} == set(found.parts("expand")[0].nodes())
 
 
+def test_a_loop_that_is_clamped_is_followed(pyref: Target) -> None:
+    """Rows that the tile of a product does not divide."""
+    x, y = b.param(0, (65, 64, 1), dt.float32), b.param(1, (1, 64, 64), dt.float32)
+    split = lower(b.reduce(b.mul(x, y), Op.ADD, (1,)), pyref, upto="rangeify")
+    with recording() as log:
+        scheduled = optimize(split, MACHINE)
+    found = Trace({"rangeify": split, "optimize": scheduled}, log)
+    (entry,) = found.links("optimize")
+    assert any(d.startswith("clamp") for d in entry.decisions)
+    assert not entry.gap and {x.target for x in entry.links} == set(found.parts("optimize")[0].nodes())
+
+
 def test_decisions_that_led_elsewhere_are_left_out() -> None:
     before, after, other = (b.sink(b.neg(u)) for u in (X, Y, Z))
     with recording() as log:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uops.compiler.optimize.scan import scanned
+from uops import Tensor
+from uops.compiler.optimize import scan
+from uops.compiler.optimize.scan import SHARED, scanned
 from uops.compiler.optimize.schedule import Schedule, begin
 from uops.compiler.passes.callify import callify, outputs
 from uops.compiler.passes.optimize import optimize
 from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.target import Machine
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import compositions as c
 from uops.spec import dtypes as dt
+from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
@@ -103,3 +107,45 @@ def test_a_maximum_with_zeros_before_it_is_no_scan() -> None:
     assert scanned(first(graph), 9) is None
     given = {"p0": -np.arange(1, n + 1, dtype=np.float32)}
     np.testing.assert_array_equal(result(graph, given), run(graph, given).values[0])
+
+
+def shared(graph: UOp, cores: int = 2) -> list[UOp]:
+    """The loops of the cores."""
+    body = scanned(first(graph), 1, Machine(cores=cores))
+    assert body is not None
+    return [r for r in toposort(body) if r.op is Op.RANGE and r.arg.type is AxisType.THREAD]
+
+
+def test_cores_share_the_rows_of_scans_and_the_parts_of_a_long_one() -> None:
+    (rows,) = shared(by_rows(b.param(0, (64, SHARED // 64), dt.float32)))
+    (parts,) = shared(c.prefix_sum(b.param(0, (SHARED,), dt.float32)))
+    assert (rows.src[0].arg.value, parts.src[0].arg.value) == (64, 2)
+    assert (
+        shared(c.prefix_sum(b.param(0, (SHARED - 1,), dt.float32)))
+        == shared(c.prefix_sum(b.param(0, (SHARED,), dt.float32)), 1)
+        == []
+    )
+
+
+@pytest.mark.parametrize("n", [24, 25, 31, 130, 193])
+@pytest.mark.parametrize("cores", [2, 3])
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float16, dt.int8], ids=lambda d: d.name)
+def test_parts_of_a_row_begin_with_what_is_before_them(
+    n: int, cores: int, dtype: dt.DType, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(scan, "SHARED", 16)
+    monkeypatch.setattr(scan, "LANES", 8)
+    graph = b.mul(c.prefix_sum(b.param(0, (n,), dtype)), 2)
+    given = {"p0": (np.arange(n) % 3).astype(dtype.name)}
+    launch = optimize(rangeify(callify(graph)), Machine(cores=cores))
+    verify(launch, Dialect.SCHEDULED)
+    assert any(r.op is Op.RANGE and r.arg.type is AxisType.THREAD for r in toposort(launch))
+    (out,) = outputs(graph)
+    found = run(launch, given).buffers[f"b{out.buffer.arg.unique}"].reshape(out.shape)
+    np.testing.assert_array_equal(found, run(graph, given).values[0])
+
+
+@pytest.mark.parametrize("shape", [(SHARED,), (SHARED + 77,), (5, SHARED // 4 + 3)])
+def test_scans_on_several_cores_are_those_of_one(shape: tuple[int, ...]) -> None:
+    x = (np.arange(np.prod(shape)) * 7 % 19 - 9).reshape(shape).astype(np.float32)
+    np.testing.assert_array_equal(Tensor.from_numpy(x).cumsum(len(shape) - 1).numpy(), x.astype(np.float64).cumsum(-1))

@@ -143,6 +143,10 @@ def test_panels_side_by_side_of_any_shape(shape: tuple[int, int, int]) -> None:
 def test_rows_that_no_cache_holds_are_read_once_for_several_panels() -> None:
     (panels,) = (u for u in toposort(deep(600, 512, 512)) if u.op is Op.BUFFER)
     (alone,) = (u for u in toposort(deep(100, 512, 512)) if u.op is Op.BUFFER)
+    x, y = b.reshape(p(0, 8, 100, 512), (8, 100, 512, 1)), b.reshape(p(1, 8, 512, 512), (8, 1, 512, 512))
+    heads = chosen(b.reduce(b.mul(x, y), Op.ADD, (2,)))  # rows of one do not come again in another
+    (own,) = (u for u in toposort(heads) if u.op is Op.BUFFER)
+    assert own.arg.size == alone.arg.size
     assert panels.arg.size == 4 * alone.arg.size and panels.arg.size * 4 <= WIDE.caches[1] // 2
 
 

@@ -1,0 +1,186 @@
+"""Certificates: what was proved of a program, with the texts of which it was proved, and their check by the solver alone.
+
+`write(...)` makes a certificate of a validated program: a JSON object with the launch as text after `join`, `decompose`, `simplify`,
+`linearize` and `plan`, the steps of rules between two of them with the digests by which the ledger proves these rules, and every
+claim with the digest of its query. It raises Uncertified where the solver alone does not decide a claim.
+
+`check(certificate)` makes all claims anew from the texts, asks the solver about each, compares the digests of the queries with those
+written down, and replays the steps. No pass is run, no interval, point or earlier verdict is used. It gives what is wrong: nothing
+where all is well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from uops.compiler.prove.admission import digest
+from uops.compiler.prove.solver import Worker, version
+from uops.compiler.rewrite import Rule, Step
+from uops.compiler.validate.decide import by_solver, query
+from uops.compiler.validate.kernel import bounds, widths
+from uops.compiler.validate.model import Claim
+from uops.compiler.validate.plan import plan
+from uops.compiler.validate.races import claims as race_claims
+from uops.compiler.validate.reader import Body, read
+from uops.compiler.validate.values import arranged, replay
+from uops.compiler.validate.writes import agreement_claims
+from uops.spec import dtypes as dt
+from uops.spec.errors import SpecError, UopsError
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.text import parse, show
+
+FORMAT = 1
+#: The launch as text, in this order.
+TEXTS = ("join", "decompose", "simplify", "linearize", "plan")
+#: What a certificate rests on, beside what it proves.
+TRUSTED = (
+    "the solver, and the text of a query for it (uops.compiler.prove)",
+    "the reader of accesses, and the claims that are made of them (uops.compiler.validate)",
+    "the committed ledger of proved rules, and that Rule.apply instantiates what was proved",
+    "the parser of .uops text (uops.spec.text)",
+    "from join to decompose the values, not the accesses, of a kernel: `uops stages` and `uops conform --exhaustive`",
+    "from the instructions to machine code: the renderer, the toolchain and the machine: `uops conform`",
+)
+
+
+class Uncertified(UopsError):
+    """The solver alone does not show what a certificate would have to say."""
+
+
+Json = dict[str, Any]
+
+
+def write(passed: Mapping[str, UOp], steps: Mapping[str, UOp], by_kernel: Sequence[Sequence[Step]]) -> Json:
+    """The certificate of a program; `by_kernel` are the steps that lead from decompose to simplify. Raises Uncertified."""
+    graphs = {**passed, **steps}
+    texts = {name: show(graphs[name]) for name in TEXTS}
+    rules = _rules()
+    made: Json = {
+        "format": FORMAT,
+        "solver": version(),
+        "trusted": list(TRUSTED),
+        "rules": {name: digest(rules[name]) for name in sorted({s.rule for k in by_kernel for s in k})},
+        "texts": texts,
+        "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in by_kernel],
+    }
+    launches = {name: parse(text) for name, text in texts.items()}
+    made["claims"] = [[c.kind.value, c.place, _digest(query(c)[0])] for c in claims(launches)]
+    wrong = check(made)
+    if wrong:
+        raise Uncertified(wrong[0])
+    return made
+
+
+def check(made: Json, worker: Worker | None = None) -> list[str]:
+    """What is wrong with a certificate. Raises NoSolver without Z3."""
+    if made.get("format") != FORMAT:
+        return [f"no certificate of format {FORMAT}"]
+    if made["solver"] != version():
+        return [f"made with {made['solver']}, this is {version()}"]
+    own = worker or Worker(seconds=60.0)
+    try:
+        launches = {name: parse(made["texts"][name]) for name in TEXTS}
+        return [*_rules_differ(made), *_claims_fail(made, launches, own), *_values_fail(made, launches)]
+    except (SpecError, KeyError, IndexError, AssertionError, ValueError, TypeError) as e:
+        return [f"the texts are no lowering: {type(e).__name__}: {e}"]
+    finally:
+        if worker is None:
+            own.close()
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _rules() -> dict[str, Rule]:
+    from uops.compiler.rules import VALUES
+
+    return {r.name: r for r in VALUES}
+
+
+def _rules_differ(made: Json) -> Iterator[str]:
+    known = _rules()
+    for name, written in made["rules"].items():
+        if name not in known:
+            yield f"rule {name} is not proved by the ledger"
+        elif digest(known[name]) != written:
+            yield f"rule {name} is another one now"
+
+
+def _claims_fail(made: Json, launches: Mapping[str, UOp], worker: Worker) -> Iterator[str]:
+    found = list(claims(launches))
+    digests = [[c.kind.value, c.place, _digest(query(c)[0])] for c in found]
+    if digests != made["claims"]:
+        yield "the claims of the texts are not those written down"
+    for c in dict.fromkeys(found):
+        v = by_solver(c, worker)
+        if not v.proved:
+            yield str(v)
+
+
+def _values_fail(made: Json, launches: Mapping[str, UOp]) -> Iterator[str]:
+    rules = _rules()
+    names = ("join", "decompose", "simplify", "linearize")
+    for k, calls in enumerate(zip(*(launches[n].src for n in names), strict=True)):
+        before, primitive, simple, listed = (c.src[0] for c in calls)
+        steps = [Step(rule, parse(a), parse(b), {}) for rule, a, b in made["steps"][k]]
+        why = None if primitive is simple else replay(primitive, simple, steps, rules)
+        if why is not None:
+            yield f"kernel {k}, decompose to simplify: {why}"
+        v = arranged(simple, listed)
+        if not v.proved:
+            yield f"kernel {k}: {v}"
+        lost = numbers(before) - numbers(primitive)
+        if lost:
+            yield f"kernel {k} computes with {sorted(map(str, lost))[0]} before, and not after"
+
+
+def numbers(body: UOp) -> set[tuple[str, object]]:
+    """The constants that a body computes values with: floats, by what they are to a machine, and integers that are no index."""
+    found: set[tuple[str, object]] = set()
+    for u in toposort(body):
+        if u.op is Op.CONST and u.dtype not in (dt.index, dt.bool_):
+            found.add((u.dtype.short, u.arg))
+    return found
+
+
+def claims(launches: Mapping[str, UOp]) -> Iterator[Claim]:
+    """All claims of a program, from its texts alone, each once."""
+    seen: set[tuple[UOp, UOp]] = set()
+    for before, after in zip(launches["join"].src, launches["linearize"].src, strict=True):
+        if before.src[1:] != after.src[1:]:
+            raise SpecError("the arguments of a call are not those of before")
+        pair = before.src[0], after.src[0]
+        if pair not in seen:
+            seen.add(pair)
+            yield from kernel_claims(*map(read, pair))
+    for old, new in zip(launches["linearize"].src, launches["plan"].src, strict=True):
+        if old.src[0] is not new.src[0]:
+            raise SpecError("the plan changes a kernel")
+    yield from plan(launches["linearize"], launches["plan"])
+
+
+def kernel_claims(old: Body, new: Body) -> Iterator[Claim]:
+    """The claims of one kernel, in a fixed order."""
+    done: set[tuple[object, object]] = set()
+    for c in _all(old, new):
+        if (c.given, c.goal) not in done:
+            done.add((c.given, c.goal))
+            yield c
+
+
+def _all(old: Body, new: Body) -> Iterator[Claim]:
+    for s in new.sites:
+        yield bounds(s)
+        yield from widths(s)
+    yield from agreement_claims(old, new)
+    yield from race_claims(new)
+
+
+def dump(made: Json) -> str:
+    """The text of a certificate."""
+    return json.dumps(made, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,65 @@
+"""Programs called as users call them: what a call may not do is noticed, and what it may is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops.backends.conformance.judge import outputs_of
+from uops.backends.registry import get
+from uops.compiler import Compiled
+from uops.fuzz import calls, kinds
+from uops.fuzz.draw import SeededDraw
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.result import Result
+
+X = b.param(0, (4,), dt.int32)
+GRAPH = b.add(X, X)
+INPUTS = {"p0": np.arange(4, dtype=np.int32)}
+
+
+def target() -> Any:
+    return get("llvm", tier="fast").target
+
+
+def faults(seed: int = 0) -> Any:
+    return calls.faults(GRAPH, INPUTS, target(), outputs_of(run(GRAPH, INPUTS)), SeededDraw(seed))
+
+
+def test_nothing_is_wrong_with_calls_of_this_compiler() -> None:
+    for k in range(12):
+        sample = kinds.sample(5, k, ("tensor", "programs"))
+        wanted = outputs_of(Compiled(sample.graph, target(), calls.Config(reuse=False))(sample.inputs))
+        assert calls.faults(sample.graph, sample.inputs, target(), wanted, SeededDraw(k)) is None, k
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        (lambda p, x: Result((p.kept,), {}), "shared"),
+        (lambda p, x: Result((x["p0"].__iadd__(1),), {}), "changed"),
+        (lambda p, x: Result((x["p0"] * 3,), {}), "value"),
+    ],
+)
+def test_what_a_call_may_not_do_is_a_fault(monkeypatch: pytest.MonkeyPatch, what: Any, kind: str) -> None:
+    kept = INPUTS["p0"] * 2
+    inputs = {"p0": INPUTS["p0"].copy()}
+    wanted = {0: inputs["p0"] + 1} if kind == "changed" else {0: kept}
+    monkeypatch.setattr(Compiled, "kept", kept, raising=False)
+    monkeypatch.setattr(Compiled, "__call__", what)
+    found = calls.faults(GRAPH, inputs, target(), wanted, SeededDraw(0))
+    assert found is not None
+    assert found.kind == kind
+
+
+def test_a_native_call_that_takes_anything_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = calls._end
+    natives = iter(range(10**6))
+    monkeypatch.setattr(calls, "_end", lambda f, a: [np.zeros(1)] if next(natives) % 2 == 0 else end(f, a))
+    found = [f for seed in range(8) if (f := faults(seed)) is not None]
+    assert {f.kind for f in found} == {"argument"}
+    assert any("a result natively, SpecError in Python" in f.message for f in found)

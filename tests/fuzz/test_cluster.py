@@ -1,0 +1,68 @@
+"""A campaign on a Dask cluster ends as one of this machine does, also where a worker is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from uops.backends.worker import Limits
+from uops.fuzz.campaign import Campaign
+from uops.fuzz.cluster import NoCluster
+from uops.fuzz.examine import Setup
+from uops.fuzz.report import document
+
+distributed = pytest.importorskip("distributed", reason="needs uops[cluster]")
+HERE = str(Path(__file__).parent)
+SETUP = Setup("planted_backends:Several", path=(HERE,))
+CASES, LIMITS = 5 * 32, Limits(timeout=60.0)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    with distributed.LocalCluster(
+        n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None, host="127.0.0.1"
+    ) as found:  # fmt: skip
+        yield found
+
+
+def timeless(c: Campaign) -> Any:
+    doc = document(c.run())
+    del doc["time"]
+    return doc
+
+
+def test_a_cluster_finds_what_one_process_finds_though_a_worker_is_killed(tmp_path: Path, cluster: Any) -> None:
+    alone = timeless(Campaign(SETUP, tmp_path / "alone", cases=CASES, limits=LIMITS))
+    c = Campaign(SETUP, tmp_path / "cluster", cases=CASES, limits=LIMITS, cluster=cluster.scheduler_address)
+    with distributed.Client(cluster.scheduler_address, set_as_default=False) as client:
+        victim = min(client.run(os.getpid).values())
+    killed: list[float] = []
+
+    def kill() -> None:
+        """Once there is something to lose."""
+        while len(c.journal.lines) < 2:
+            time.sleep(0.01)
+        os.kill(victim, signal.SIGKILL)
+        killed.append(time.monotonic())
+
+    threading.Thread(target=kill, daemon=True).start()
+    found = timeless(c)
+    assert killed, "the campaign was over before a worker could be killed"
+    assert found["findings"]
+    assert found == alone
+    assert {p.name: p.read_text() for p in (tmp_path / "cluster" / "findings").iterdir()} == {
+        p.name: p.read_text() for p in (tmp_path / "alone" / "findings").iterdir()
+    }
+
+
+def test_no_scheduler_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uops.fuzz.cluster._PATIENCE", 1)
+    with pytest.raises(NoCluster, match=r"no scheduler at tcp://127\.0\.0\.1:9"):
+        Campaign(SETUP, tmp_path, cases=1, cluster="tcp://127.0.0.1:9")

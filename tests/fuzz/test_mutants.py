@@ -1,0 +1,205 @@
+"""The catalogue holds real changes, the working tree stays as it is, and what a run says is what was seen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from uops.cli import main
+from uops.fuzz import kinds
+from uops.fuzz.examine import Setup
+from uops.fuzz.journal import OtherCampaign
+from uops.fuzz.mutants import hunt, report, run
+from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, Stale, catalogue, changed
+from uops.fuzz.mutants.hunt import BLIND, Hunter, Kill, processor_seconds
+from uops.fuzz.mutants.overlay import overlay
+from uops.fuzz.mutants.run import Run
+from uops.fuzz.oracles import ORACLES
+from uops.fuzz.process import Examiner
+from uops.fuzz.reproducer import Reproducer, text
+
+MUTANTS = catalogue()
+#: Seen soon, by different oracles.
+SAMPLE = ("max-from-zero", "register-not-cleared", "entry-no-initial")
+
+
+# The catalogue
+
+
+def test_the_catalogue_is_broad_enough() -> None:
+    counted = [m for m in MUTANTS if not m.equivalent]
+    assert len(counted) >= 80
+    assert len({m.id for m in MUTANTS}) == len(MUTANTS)
+    assert max(Counter(m.class_ for m in counted).values()) * 5 <= len(counted)
+    assert sum(m.blind for m in counted) * 3 >= len(counted)
+    assert any(m.source.startswith("peers: ") for m in counted)
+    assert all(m.breaks and m.source for m in MUTANTS)
+
+
+def essence(code: CodeType) -> tuple[Any, ...]:
+    """What a code object does, without where it stands."""
+    constants = tuple(essence(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
+    return code.co_code, code.co_names, code.co_varnames, constants
+
+
+@pytest.mark.parametrize("m", MUTANTS, ids=lambda m: m.id)
+def test_a_mutant_changes_the_code_of_its_file(m: Mutant) -> None:
+    ((name, new),) = changed((m.edit,)).items()
+    old = (PACKAGE / name).read_text(encoding="utf-8")
+    assert essence(compile(new, name, "exec", optimize=2)) != essence(compile(old, name, "exec", optimize=2))
+
+
+def test_what_blinds_a_package_can_be_done() -> None:
+    files = changed(BLIND)
+    assert set(files) == {e.file for e in BLIND}
+    for name, new in files.items():
+        compile(new, name, "exec")
+
+
+def test_a_text_that_is_not_there_once_is_said_so() -> None:
+    with pytest.raises(Stale, match=r"compiler/fold.py has 0 times, not once: no such text"):
+        changed((Edit("compiler/fold.py", "no such text", ""),))
+    with pytest.raises(Stale, match="not once"):
+        changed((Edit("compiler/fold.py", "return", ""),))
+
+
+# The overlay
+
+
+def test_an_overlay_has_the_changed_file_and_the_tree_does_not(tmp_path: Path) -> None:
+    before = (PACKAGE / "compiler/fold.py").read_text()
+    path = overlay(tmp_path / "path", {"compiler/fold.py": "HERE = 1\n"})
+    program = "import uops.compiler.fold as f, uops.compiler.linear as l; print(f.HERE, f.__file__, l.number(3).arg.value)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONPATH": str(path)}, cwd=tmp_path, capture_output=True, text=True, check=True
+    )  # fmt: skip
+    assert done.stdout.split() == ["1", str(path / "uops/compiler/fold.py"), "3"]
+    assert (PACKAGE / "compiler/fold.py").read_text() == before
+
+
+# Hunts
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_mutant_is_killed_by_answers_alone(name: str) -> None:
+    (m,) = catalogue(name)
+    with Hunter(60.0, seed=0) as hunter:
+        everything, differential = hunter.hunt(m)
+    assert differential is not None
+    assert differential.by in ORACLES
+    assert everything == differential
+    assert 0 < differential.seconds <= 70
+    assert (differential.nodes or 99) <= 8
+
+
+def test_a_wrong_rule_is_killed_by_its_proof() -> None:
+    (m,) = catalogue("not-lt-strict")
+    with Hunter(60.0, seed=0) as hunter:
+        found = hunter._ledger(m)
+        assert hunter._ledger(catalogue("max-from-zero")[0]) is None
+    assert found is not None
+    assert found.by == "ledger"
+
+
+def test_what_the_package_itself_shows_is_no_kill(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup("llvm")
+    sample = kinds.sample(3, 0)
+    found = Kill(
+        "allowed", "value", 1.0, 1, 2, text(Reproducer(sample, {"oracle": "allowed", "seed": 0, "setup": setup.to_json()}))
+    )
+    with Hunter(10.0, seed=0) as hunter:
+        monkeypatch.setattr(Examiner, "triage", lambda *a: None)
+        assert hunter._is_new(found, setup)
+        monkeypatch.setattr(Examiner, "triage", lambda *a: "objects")
+        assert not hunter._is_new(found, setup)
+
+
+def test_time_is_that_of_processors() -> None:
+    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    idle = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 60
+        while processor_seconds(busy.pid) < 0.5 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert processor_seconds(busy.pid) >= 0.5
+        assert processor_seconds(idle.pid) < 0.5
+    finally:
+        for p in (busy, idle):
+            p.kill()
+            p.wait()
+
+
+# Runs
+
+
+class Known:
+    """Stands for a Hunter: every mutant is seen by its class, the first one by nobody."""
+
+    def __init__(self, hunted: list[str]) -> None:
+        self.hunted = hunted
+
+    def __call__(self, *settings: object) -> Known:
+        return self
+
+    def __enter__(self) -> Known:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+    def hunt(self, m: Mutant) -> tuple[Kill | None, Kill | None]:
+        self.hunted.append(m.id)
+        if m is MUTANTS[0]:
+            return None, None
+        return Kill("goldens", "refuted", 1.0), Kill(m.class_, "value", 2.0, 32, 3, "; program\n")
+
+
+def test_a_run_goes_on_from_its_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hunted: list[str] = []
+    monkeypatch.setattr(run, "Hunter", Known(hunted))
+    Run(MUTANTS[:2], tmp_path, seconds=5).run()
+    assert sorted(hunted) == sorted(m.id for m in MUTANTS[:2])
+    again = Run(MUTANTS[:4], tmp_path, seconds=5)
+    results = again.run()
+    assert sorted(hunted) == sorted(m.id for m in MUTANTS[:4])
+    assert {r.mutant.id for r in results if r.differential is None} == {MUTANTS[0].id}
+    assert (tmp_path / "programs" / f"{MUTANTS[1].id}.uops").read_text() == "; program\n"
+    with pytest.raises(OtherCampaign, match="mutants"):
+        Run(MUTANTS[:4], tmp_path, seconds=6)
+
+
+def test_a_report_has_two_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "Hunter", Known([]))
+    r = Run(MUTANTS[:4], tmp_path, seconds=5)
+    r.run()
+    doc = report.write(r, [])
+    assert doc["score"]["everything"] == {
+        "hunted": 4, "killed": 3, "share": 0.75, "by": {"goldens": 3}, "seconds": 1.0, "cases": None, "nodes": None,
+    }  # fmt: skip
+    assert doc["score"]["answers"]["nodes"] == 3
+    assert json.loads((tmp_path / "report.json").read_text()) == doc
+    page = (tmp_path / "mutants.md").read_text()
+    assert f"| {MUTANTS[0].id} | {MUTANTS[0].breaks} | **survives** | **survives** |" in page
+    assert "4 of the 4 mutants" in page
+
+
+def test_the_command_lists_the_catalogue_and_refuses_what_matches_nothing() -> None:
+    listed = CliRunner().invoke(main, ["mutants", "--list", "--json"])
+    assert [m["id"] for m in json.loads(listed.stdout)] == [m.id for m in MUTANTS]
+    wrong = CliRunner().invoke(main, ["mutants", "--only", "nothing"])
+    assert wrong.exit_code == 2
+    assert "no mutant matches 'nothing'" in wrong.output
+
+
+def test_hunts_draw_kinds_and_ask_oracles_that_there_are() -> None:
+    assert set(hunt.KINDS) <= set(kinds.KINDS)
+    assert hunt.NOT_DIFFERENTIAL <= set(ORACLES)
