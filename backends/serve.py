@@ -93,7 +93,7 @@ def _answer(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
     def report(status: str, message: str = "", header: Any = None, data: bytes = b"") -> bytes:
         seconds = time.perf_counter() - start
         told = {"status": status, "message": message, "result": header, "seconds": seconds}
-        return pack(told | _applied(), data)
+        return pack(told | _applied() | _validated(), data)
 
     try:
         found = backend.run(parse(case["program"]), decode(case["inputs"], body))
@@ -113,6 +113,13 @@ def _applied() -> dict[str, Any]:
     forced = sys.modules.get("uops.compiler.optimize.forced")
     found = {} if forced is None else forced.taken()
     return {"applied": found} if found else {}
+
+
+def _validated() -> dict[str, Any]:
+    """What was proved of this case's kernels, where that was asked for."""
+    launch = sys.modules.get("uops.compiler.validate.launch")
+    found = {} if launch is None else launch.taken()
+    return {"validated": found} if found else {}
 
 
 def _describe(e: BaseException) -> str:

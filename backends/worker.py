@@ -54,7 +54,8 @@ class Case:
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`result` is there for `ok` alone; `signal` names what ended the process of a `crash`, where a signal did. `applied` counts
-    the moves of schedules that were drawn since the outcome before (`uops.compiler.optimize.forced`)."""
+    the moves of schedules that were drawn since the outcome before (`uops.compiler.optimize.forced`), `validated` what was proved
+    of kernels (`uops.compiler.validate.taken`)."""
 
     status: str
     result: Result | None = None
@@ -62,6 +63,7 @@ class Outcome:
     signal: str | None = None
     seconds: float = 0.0
     applied: Mapping[str, int] = field(default_factory=dict)
+    validated: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +287,8 @@ def _signal_name(number: int) -> str:
 
 def _outcome(header: dict[str, Any], body: bytes) -> Outcome:
     result = decode_result(header["result"], body) if header["status"] == "ok" else None
-    return Outcome(header["status"], result, header["message"], None, header["seconds"], header.get("applied", {}))
+    counted = header.get("applied", {}), header.get("validated", {})
+    return Outcome(header["status"], result, header["message"], None, header["seconds"], *counted)
 
 
 def run_all(

@@ -4,7 +4,8 @@
 
 *calls*: programs on 16 float32, each call with all arguments checked and a fresh result, beside `np.add(a, b)` on two such arrays:
 the least processor time of a block of calls, blocks in rotation. *native* is `program.function`, *mapping* the program itself,
-*general* the same function on an argument that has to be copied first, *ctypes* a program compiled with `entry="ctypes"`.
+*general* the same function on an argument that has to be copied first, *ctypes* a program compiled with `entry="ctypes"`. *Tensors*
+and *@function* are the three operations as a user writes them: built, or traced, again for every `realize()`.
 
 *threads*: what handing a loop to the threads costs, and the workloads of `bench/workloads.py` with one thread and with two, calls
 in rotation. `wall` is the ratio of the least wall times; on a machine that has other work it says little. `balance` is the ratio of
@@ -21,6 +22,7 @@ from typing import Any
 import numpy as np
 from workloads import WORKLOADS, build
 
+from uops import Tensor, function
 from uops.backends.registry import get
 from uops.compiler import Compiled, Config, compile
 from uops.compiler.frame import Frame, Launch
@@ -78,6 +80,7 @@ def calls(seconds: float) -> None:
         assert len(program.program.src) == (10 if name == "10 kernels" else 1)
         assert np.array_equal(program.function(x, y), slow.function(x, y))
         actions |= ways(name, program, slow, x, y, wide[::2])
+    actions |= written(x, y)
     found = blocks(actions, seconds)
     unit = found["np.add"]
     print(f"np.add of {N} float32: {unit * 1e9:.0f} ns")
@@ -93,6 +96,16 @@ def ways(name: str, program: Compiled, slow: Compiled, x: Any, y: Any, strided: 
         f"{name}, general": lambda: native(strided, y),
         f"{name}, ctypes": lambda: other(x, y),
     }
+
+
+def written(x: Any, y: Any) -> dict[str, Action]:
+    u, v = Tensor.from_numpy(x), Tensor.from_numpy(y)
+
+    def f(a: Tensor, b: Tensor) -> Tensor:
+        return (a * b + a) * b
+
+    traced = function(f)
+    return {"three ops, Tensors": lambda: f(u, v).realize(), "three ops, @function": lambda: traced(u, v).realize()}
 
 
 # Threads

@@ -38,7 +38,7 @@ from uops.compiler.rules import VALUES
 from uops.compiler.rules.further import FURTHER
 from uops.interp.elementwise import kernel_of
 from uops.interp.rounding import CASTS
-from uops.interp.storage import NUMPY
+from uops.interp.storage import NUMPY, constant
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.args import CastArg, ConstArg
@@ -154,6 +154,8 @@ def typings(rule: Rule) -> list[Assignment]:
 
 
 def _allowed(t: Typed) -> bool:
+    if t.pattern.op in SHIFT and dt.index in (s.dtype for s in t.src):  # a negative count is a Trap (R29, R81)
+        return False
     return t.dtype in ALLOWED and t.pattern.op is not Op.BITCAST and all(map(_allowed, t.src))
 
 
@@ -211,7 +213,7 @@ def evaluate(roots: list[UOp], leaves: dict[UOp, Any]) -> list[Any]:
             if u in found or u.op is Op.STACK:
                 continue
             if u.op is Op.CONST:
-                found[u] = np.array([u.arg.value], NUMPY[u.dtype])
+                found[u] = constant(u.arg.value, u.dtype)
             elif u.op is Op.CAST:
                 found[u] = CASTS[u.src[0].dtype, u.dtype](found[u.src[0]])
             else:

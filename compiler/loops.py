@@ -12,7 +12,7 @@ from uops.spec.axes import AxisType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
-_EFFECTS = frozenset({Op.STORE, Op.IF, Op.BARRIER, Op.CUSTOM, Op.INS})
+_EFFECTS = frozenset({Op.STORE, Op.IF, Op.BARRIER, Op.CUSTOM, Op.INS, Op.RANGE})
 
 
 def shared(instructions: Sequence[UOp]) -> UOp | None:
@@ -26,7 +26,7 @@ def shared(instructions: Sequence[UOp]) -> UOp | None:
     if instructions[first] is not loops[0] or len(instructions[last].src) != 2:
         return None
     outside = (*instructions[:first], *instructions[last + 1 :])
-    return None if any(u.op in _EFFECTS or u.op is Op.RANGE for u in outside) else loops[0]
+    return None if {u.op for u in outside} & _EFFECTS else loops[0]
 
 
 def instructions_run(instructions: Iterable[UOp]) -> int:

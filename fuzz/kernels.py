@@ -16,7 +16,7 @@ from uops.fuzz.generate import Case
 from uops.fuzz.values import Draw, array
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, CallArg, ReduceArg, SinkArg
+from uops.spec.args import AddrSpace, CallArg, ParamArg, ReduceArg, SinkArg
 from uops.spec.axes import AxisType
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
@@ -39,10 +39,20 @@ class _Kernel:
     params: list[UOp] = field(default_factory=list)
     uniques: int = 0
     axes: int = 0
+    inputs: dict[str, Any] = field(default_factory=dict)
 
-    def range(self, n: int, kind: AxisType) -> UOp:
+    def range(self, n: int | UOp, kind: AxisType) -> UOp:
         self.axes += 1
         return b.range_(n, self.axes - 1, kind)
+
+    def variable(self) -> UOp:
+        """A bound that may be none, or less: then its loop does not run (R57)."""
+        name, (lo, hi) = f"{self.name}n", (-2, 4)
+        if name not in self.inputs:
+            self.inputs[name] = self.draw.integer(lo, hi)
+            self.arguments.append(b.variable(name, lo, hi))
+            self.params.append(self.arguments[-1].replace(arg=ParamArg(len(self.params), dt.index, name=name, bounds=(lo, hi))))
+        return self.params[self.arguments.index(b.variable(name, lo, hi))]
 
     def param(self, argument: UOp) -> UOp:
         """The Param for a memory of the program."""
@@ -69,15 +79,15 @@ def generate(draw: Draw) -> Case:
         inputs[f"b{unique}"] = array(draw, d, (size,), "small")
     calls = []
     for k in range(draw.integer(1, 2)):
-        call, out = _call(draw, d, memories, f"k{k}", 100 + k)
+        call, out = _call(draw, d, memories, f"k{k}", 100 + k, inputs)
         calls.append(call)
         memories.append(out)
     return Case(UOp(Op.LINEAR, tuple(calls)), inputs)
 
 
-def _call(draw: Draw, d: DType, memories: list[UOp], name: str, unique: int) -> tuple[UOp, UOp]:
+def _call(draw: Draw, d: DType, memories: list[UOp], name: str, unique: int, inputs: dict[str, Any]) -> tuple[UOp, UOp]:
     """One kernel, and the memory that it fills."""
-    k = _Kernel(draw, d, name)
+    k = _Kernel(draw, d, name, inputs=inputs)
     for kind in _OUTER:
         if draw.chance(40):
             k.ranges.append(k.range(draw.integer(1, 4), kind))
@@ -139,7 +149,7 @@ def _element(k: _Kernel, sources: list[UOp]) -> UOp:
     for _ in range(k.draw.integer(0, 2)):
         value = k.draw.choice((b.add, b.sub, b.maximum))(value, _load(k, k.draw.choice(sources), []))
     if k.draw.chance(35):
-        turn = k.range(k.draw.integer(1, 5), AxisType.REDUCE)
+        turn = k.range(k.variable() if k.draw.chance(25) else k.draw.integer(1, 5), AxisType.REDUCE)
         op = k.draw.choice((Op.ADD, Op.MAX))
         value = b.add(value, _reduce(_load(k, k.draw.choice(sources), [turn]), op, turn))
     return value

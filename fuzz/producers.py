@@ -85,6 +85,29 @@ def _make_where(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     return UOp(Op.WHERE, tuple(_operands(m, [m.draw.choice(m.dtypes), d, d], shape, budget)))
 
 
+def _make_condition(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """A comparison of integers, sometimes of a value with itself; and what is made of one condition twice."""
+    kind = m.draw.choice(dt.INTS)
+    x, y = _operands(m, [kind, kind], shape, budget)
+    whole = x if x.shape == shape else y
+    p = UOp(m.draw.choice(_COMPARISONS), (whole, whole) if m.draw.chance(20) else (x, y))
+    p = UOp(Op.NOT, (p,)) if m.draw.chance(60) else p
+    q = m.draw.choice((p, UOp(Op.NOT, (p,)), m.value(d, shape, 1)))
+    return m.draw.choice((p, UOp(Op.AND, (p, q)), UOp(Op.OR, (p, q)), UOp(Op.XOR, (p, q)), UOp(Op.MAX, (p, q))))
+
+
+_COMPARISONS = (Op.CMPLT, Op.CMPGE, Op.CMPGT, Op.CMPLE, Op.CMPEQ, Op.CMPNE)
+
+
+def _make_choices(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """Choices by one condition, one inside of the other, or by its negation."""
+    p = m.value(dt.bool_, shape, budget // 2)
+    x, y = _operands(m, [d, d], shape, budget - budget // 2)
+    inner = UOp(Op.WHERE, (p, x, y))
+    negated = UOp(Op.WHERE, (UOp(Op.NOT, (p,)), x, y))
+    return m.draw.choice((UOp(Op.WHERE, (p, inner, y)), UOp(Op.WHERE, (p, x, inner)), negated))
+
+
 def _make_cast(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     return b.cast(m.value(m.draw.choice([k for k in m.dtypes if k is not d] or [d]), shape, budget), d)
 
@@ -410,6 +433,8 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("threefry", lambda m, d, s, n: d is dt.uint64, _make_threefry),
     _compare(Op.CMPLT), _compare(Op.CMPNE), _compare(Op.CMPGT), _compare(Op.CMPGE), _compare(Op.CMPLE), _compare(Op.CMPEQ),
     Producer("where", _anything, _make_where, always=True),
+    Producer("condition", lambda m, d, s, n: d is dt.bool_, _make_condition),
+    Producer("choices", lambda m, d, s, n: n >= 2, _make_choices),
     Producer("cast", _anything, _make_cast, always=True),
     Producer("permute", lambda m, d, s, n: len(s) > 1, _make_permute),
     Producer("flip", _ranked, _make_flip),

@@ -37,7 +37,7 @@ class Keeps(Enum):
 
     BITS = "every bit"
     ORDERED = "every bit, unless floats are reduced: the order is free (R32), and which of two zeros is the greatest (R11)"
-    CODE = "every bit, unless floats are compared by Max (R11) or multiplied by a tensor core (R119)"
+    CODE = "every bit, unless floats go through Max (R11), through an Exp2 of the target's own (R17) or a tensor core (R119)"
     SET = "the allowed set"
 
 
@@ -163,7 +163,7 @@ def keeps_bits(name: str, before: UOp) -> bool:
 _FREE: dict[Keeps, frozenset[Op] | None] = {
     Keeps.BITS: frozenset(),
     Keeps.ORDERED: frozenset({Op.REDUCE, Op.WMMA}),
-    Keeps.CODE: frozenset({Op.MAX, Op.WMMA}),
+    Keeps.CODE: frozenset({Op.MAX, Op.EXP2, Op.WMMA}),
     Keeps.SET: None,
 }
 

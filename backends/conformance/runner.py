@@ -34,7 +34,7 @@ _RANK = {Status.PASS: 0, Status.XFAIL: 1, Status.UNSUPPORTED: 2, Status.NOT_RUN:
 @dataclass(slots=True)
 class Run:
     """The outcome of one run; `cells[level]` has every required cell of the tier, `applied` how often each move of a forced
-    schedule was made."""
+    schedule was made, `validated` what was proved of kernels, where that was asked for (`UOPS_VALIDATE=1`)."""
 
     backend: str
     version: str
@@ -47,6 +47,7 @@ class Run:
     complete: bool = True
     schedules: Schedules = field(default_factory=Schedules)
     applied: Counter[str] = field(default_factory=Counter)
+    validated: Counter[str] = field(default_factory=Counter)
 
     def failing(self, level: Level) -> list[CellResult]:
         return [c for c in self.cells[level].values() if c.status is Status.FAIL]
@@ -68,6 +69,7 @@ def conform(
         for k, found in enumerate(_outcomes(backend, wanted, jobs, limits, schedules.environment), 1):
             for case, outcome in found:
                 run.applied.update(outcome.applied)
+                run.validated.update(outcome.validated)
                 _decide(run, case, outcome, capable)
             if progress:
                 progress(k, len(wanted))

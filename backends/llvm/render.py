@@ -446,7 +446,8 @@ def references(instructions: Iterable[UOp]) -> set[UOp]:
     """Memory and views of it."""
     found: set[UOp] = set()
     for u in instructions:
-        if u.op is Op.BUFFER or (u.op is Op.PARAM and u.arg.name is None) or (u.op in _VIEWS and u.src[0] in found):
+        op = u.op
+        if (op in _VIEWS and u.src[0] in found) or op is Op.BUFFER or (op is Op.PARAM and u.arg.name is None):
             found.add(u)
     return found
 
@@ -461,6 +462,8 @@ def _changes(instructions: Iterable[UOp], kept: frozenset[UOp]) -> dict[UOp, lis
     found: dict[UOp, dict[UOp, None]] = {}
     opened: list[UOp] = []
     for u in instructions:
+        if u.op not in _CHANGING:
+            continue
         if u.op in (Op.RANGE, Op.IF):
             opened.append(u)
         elif u.op in (Op.END, Op.ENDIF):
@@ -470,6 +473,9 @@ def _changes(instructions: Iterable[UOp], kept: frozenset[UOp]) -> dict[UOp, lis
             for o in opened:
                 found.setdefault(o, {})[memory(u.src[0])] = None
     return {o: list(rs) for o, rs in found.items()}
+
+
+_CHANGING = frozenset({Op.RANGE, Op.IF, Op.END, Op.ENDIF, Op.STORE})
 
 
 def _zero(d: DType) -> str:

@@ -44,10 +44,11 @@ def _access(u: UOp, needs: dict[UOp, frozenset[UOp]]) -> Access:
     return Access(u, strides, gates)
 
 
-def merged(s: Schedule) -> Schedule:
+def merged(s: Schedule, only_reduces: bool = False) -> Schedule:
     """The schedule with loops joined: outputs among themselves, and those of each Reduce."""
     effect, outputs = s.effect, list(s.outputs)
-    pairs = [outputs] + [list(closed_by(u)) for u in toposort(effect) if u.op is Op.REDUCE]
+    pairs = [] if only_reduces else [outputs]
+    pairs += [list(closed_by(u)) for u in toposort(effect) if u.op is Op.REDUCE]
     for loops in pairs:
         k = len(loops) - 2
         while k >= 0:
@@ -75,7 +76,8 @@ def _one_walk(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
     """Whether `a` and `b` occur only in addresses, with strides m*k and k, and a Reduce closes both or neither."""
     order = toposort(effect)
     needs = open_ranges(order)
-    addressed = {u.src[0].src[1] for u in order if u.op in (Op.LOAD, Op.STORE)}
+    places = (u.src[0].src[1] for u in order if u.op in (Op.LOAD, Op.STORE))
+    addressed = {i for i in places if not needs[i].isdisjoint((a, b))}
     inside: set[UOp] = set()  # nodes that only spell such addresses
     for i in addressed:
         total = linear(i)

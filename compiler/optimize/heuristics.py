@@ -3,7 +3,8 @@
 `choose(schedule, machine, uniques)` gives the schedule after the OptOps that it chose, all of them legal; `uniques` numbers the
 LOCAL Buffers that it inserts. On a machine without vectors it changes nothing. What it weighs, in order:
 
-1. Loops that walk through memory as one are joined, so that a vector never ends at an inner extent.
+1. Loops that walk through memory as one are joined, so that a vector never ends at an inner extent; where a row is greatest is
+   found in one pass (`paired`).
 2. One output loop becomes the lanes of vectors (UPCAST) if the kernel stores contiguous elements along it and most loads are
    contiguous or the same there; else the reduce loops do (UNROLL), where their loads are contiguous. Loads that are contiguous
    along another output loop get lanes of both: a square that is transposed in registers.
@@ -27,6 +28,7 @@ from uops.compiler.optimize.products import REDUCE_VECTORS, REUSED_ROWS, dots, l
 from uops.compiler.optimize.schedule import Schedule, apply
 from uops.compiler.optimize.stage import repeated, staged, staged_in_output
 from uops.compiler.optimize.sweep import swept
+from uops.compiler.optimize.symbolic import vectorised
 from uops.compiler.optimize.threads import WORTH, operations
 from uops.compiler.passes.cost import work
 from uops.compiler.target import Machine
@@ -58,8 +60,10 @@ CROSSED = 4
 
 def choose(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
     """The schedule for a machine with vectors; `s` itself for one without."""
-    if not machine.vector_bytes or any(r.src[0].op is not Op.CONST for r in s.ranges):
+    if not machine.vector_bytes:
         return s
+    if any(r.src[0].op is not Op.CONST for r in s.ranges):
+        return vectorised(s, machine)
     s = merged(s)
     search = paired(s, machine, uniques)
     if search is not None:

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from uops.compiler.linear import linear, number
 from uops.compiler.log import note
+from uops.compiler.optimize.accesses import accesses
 from uops.compiler.optimize.facts import extent
 from uops.compiler.optimize.schedule import Schedule
 from uops.compiler.optimize.stage import device_of, position
@@ -47,14 +48,21 @@ class _Search(NamedTuple):
 
 
 def paired(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule | None:
-    """The schedule with its search in one pass; None for a kernel without one, or of rows that no vector divides."""
+    """The schedule with its search in one pass; None for a kernel without one, or of rows that no vector divides or memory has not
+    in order."""
     order = toposort(s.effect)
     found = next((f for f in map(_search, order) if f is not None), None)
-    if found is None:
+    if found is None or not _is_walk(found):
         return None
     lanes = machine.vector_bytes // max(found.x.dtype.itemsize, found.v.dtype.itemsize)
     vectors = next((k for k in range(VECTORS, 0, -1) if extent(found.r) % (lanes * k) == 0), 0)
     return _paired(s, found, lanes, vectors, uniques) if vectors and extent(found.r) > lanes * vectors else None
+
+
+def _is_walk(f: _Search) -> bool:
+    """Whether a row is read along memory."""
+    strides = {a.stride(f.r) for a in accesses(f.x)}
+    return 1 in strides and strides <= {0, 1}
 
 
 def _search(u: UOp) -> _Search | None:
@@ -74,9 +82,9 @@ def _search(u: UOp) -> _Search | None:
 def _greatest(t: UOp, r: UOp) -> UOp | None:
     """x of a comparison x(r) = max of all x."""
     for x, m in (t.src, t.src[::-1]) if t.op is Op.CMPEQ else ():
-        if m.op is Op.REDUCE and m.arg.op is Op.MAX and len(m.src) == 2 and m.src[1].src[0] is r.src[0]:
-            if substitute(m.src[0], {m.src[1]: r}) is x and not any(u.op is Op.REDUCE for u in toposort(x)):
-                return x
+        same = m.op is Op.REDUCE and m.arg.op is Op.MAX and len(m.src) == 2 and m.src[1].src[0] is r.src[0]
+        if same and substitute(m.src[0], {m.src[1]: r}) is x and not any(u.op is Op.REDUCE for u in toposort(x)):
+            return x
     return None
 
 
@@ -154,9 +162,7 @@ def _is(x: UOp, greatest: UOp) -> UOp:
 
 
 def _better(x: UOp, than: UOp) -> UOp:
-    """Whether x takes the place of what is the greatest so far."""
-    greater = UOp(Op.CMPLT, (than, x))
+    """Whether x takes the place of what is the greatest so far: it is greater, or the first NaN."""
     if not x.dtype.is_float:
-        return greater
-    new = UOp(Op.AND, (UOp(Op.CMPNE, (x, x)), UOp(Op.CMPEQ, (than, than))))
-    return UOp(Op.OR, (greater, new))
+        return UOp(Op.CMPLT, (than, x))
+    return UOp(Op.AND, (UOp(Op.NOT, (UOp(Op.CMPLE, (x, than)),)), UOp(Op.CMPEQ, (than, than))))

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from uops.compiler.optimize.accesses import merged
 from uops.compiler.optimize.clamp import clamped
 from uops.compiler.optimize.facts import CACHES, COST, Facts, divisor, extent, newest, number_of, share, split_by, split_lanes, then
 from uops.compiler.optimize.schedule import Schedule, apply
@@ -130,7 +131,7 @@ def _packed(s: Schedule, rows: UOp, lane: UOp, machine: Machine, uniques: Iterat
     assert panel is not None
     load, over = panel
     size, cache = math.prod(map(extent, over)) * load.dtype.itemsize, (machine.caches or CACHES)[1] // PANEL_SHARE
-    beside = _panels_beside(columns, PANELS, machine) if _row_bytes(s, tiles, load) > cache else 1
+    beside = _panels_beside(columns, PANELS, machine) if _row_bytes(s, tiles, load) >= cache * PANEL_SHARE else 1
     k = closed_by(Facts(s).reduces[0])[0]
     divides = _divides(extent(k), _most(k, size, cache // beside))
     if size > cache * PANEL_SHARE or (size * beside > cache and divides and (size > cache or _is_stored(s))):
@@ -186,7 +187,7 @@ def _blocked(s: Schedule, tiles: UOp, columns: UOp, size: int, machine: Machine,
     s, load, over = _several(s, tiles, columns, beside)
     s = staged(s, [(load, tuple(r for r in over if r is not depth))], next(uniques))
     found = swept_in_output(s, Facts(s).reduces[0], (tiles, over[0]) if beside > 1 else (tiles,), depth)
-    return found or _in_registers(s, tiles, depth, machine, uniques)
+    return merged(found, only_reduces=True) if found else _in_registers(s, tiles, depth, machine, uniques)
 
 
 def _most(k: UOp, size: int, held: int) -> int:

@@ -33,7 +33,7 @@ from uops.compiler.target import Machine
 from uops.spec.axes import AXIS_TABLE, AxisType, Direction
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.node import UOp
-from uops.spec.optops import TILED, WORKGROUP, Axis, OptOp, Padto, Split, Swap
+from uops.spec.optops import TC, TILED, WORKGROUP, Axis, OptOp, Padto, Split, Swap
 
 Choose = Callable[[Schedule, Machine, Iterator[int]], Schedule]
 
@@ -296,6 +296,7 @@ def _parallel(s: Schedule, machine: Machine) -> Schedule:
 def moves(s: Schedule, machine: Machine) -> Iterator[tuple[OptOp, ...]]:
     """The OptOps worth trying next: each is legal, alone or after the Padto before it, and keeps the kernel within bounds."""
     axes = s.axes
+    yield from _products(s, machine)
     splits = [(target, k, top) for k, a in enumerate(axes) for target, top in _splits(a, machine)]
     for target, factors in FACTORS.items():
         for factor in factors:
@@ -304,6 +305,16 @@ def moves(s: Schedule, machine: Machine) -> Iterator[tuple[OptOp, ...]]:
     for k, j in itertools.combinations(range(len(axes)), 2):
         if axes[k].type is axes[j].type and axes[k].type not in _SIDE_BY_SIDE:
             yield (Swap(k, j),)
+
+
+def _products(s: Schedule, machine: Machine) -> Iterator[tuple[OptOp, ...]]:
+    """Each tensor core that fits a Reduce, asking for as little padding as it can."""
+    if s.done:
+        return  # TC comes first (R93)
+    reduces = sum(a.type is AxisType.REDUCE for a in s.axes)
+    for k, tc in itertools.product(range(reduces), range(len(machine.tensor_cores))):
+        found = (TC(k, tc, level) for level in range(3))
+        yield from itertools.islice(((opt,) for opt in found if reason_against(s, opt, machine) is None), 1)
 
 
 def _splits(a: Axis, machine: Machine) -> Iterator[tuple[AxisType, bool]]:

@@ -37,9 +37,10 @@ def runs(lanes: Lanes, n: int) -> list[list[int]]:
     if lanes.steps == tuple(range(n)):
         return [list(range(n))]
     keys: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for p in range(n):
-        varying = tuple([k[p] for k in lanes.terms.values() if isinstance(k, tuple)])
-        keys.setdefault(varying, []).append((lanes.constant[p if len(lanes.constant) > 1 else 0], p))
+    varying = [k for k in lanes.terms.values() if isinstance(k, tuple)]
+    addresses = lanes.constant if len(lanes.constant) > 1 else lanes.constant * n
+    for p, (key, c) in enumerate(zip(zip(*varying) if varying else [()] * n, addresses)):
+        keys.setdefault(key, []).append((c, p))
     found: list[list[int]] = []
     for places in keys.values():
         if len({c for c, _ in places}) < len(places):

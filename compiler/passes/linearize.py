@@ -96,23 +96,27 @@ class _Blocks:
     def _schedule(self, members: list[UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
         """The instructions of a block in order; a Range is followed by its loop's body. Members are in topological order but for
         what that body needs, which comes before the Range."""
-        unit = {v: r for r in members if r.op is Op.RANGE for v in (r, *bodies[r])}
-        if not unit:
+        if not any(u.op is Op.RANGE for u in members):
             return members
         place = {u: k for k, u in enumerate(members)}
         placed: dict[UOp, None] = {}
         for u in members:
             if u.op is Op.RANGE:
-                _place(u, placed, lambda v: _needs(v, unit, bodies, place))
+                _place(u, placed, lambda v: _needs(v, bodies, place))
             placed[u] = None
-        return [v for u in placed for v in ((u, *bodies[u]) if u.op is Op.RANGE else (u,))]
+        out: list[UOp] = []
+        for u in placed:
+            out.append(u)
+            if u.op is Op.RANGE:
+                out += bodies[u]
+        return out
 
 
-def _needs(u: UOp, unit: dict[UOp, UOp], bodies: dict[UOp, list[UOp]], place: dict[UOp, int]) -> list[UOp]:
-    """The members of the same block that come before `u`, in their order; a loop stands for all that is in it."""
-    sources = set(u.src).union(*[v.src for v in bodies[u]]) if u.op is Op.RANGE else u.src
-    found = {unit.get(s, s) for s in sources}
-    return sorted([m for m in found if m in place and m is not u], key=place.__getitem__)
+def _needs(u: UOp, bodies: dict[UOp, list[UOp]], place: dict[UOp, int]) -> list[UOp]:
+    """The members of the same block that come before `u`, in their order. A Range stands for all that is in its loop; what closes
+    the loop names it."""
+    sources = set(u.src).union(*[v.src for v in bodies[u]]).difference(bodies[u], (u,)) if u.op is Op.RANGE else set(u.src)
+    return sorted(sources & place.keys(), key=place.__getitem__)
 
 
 def _enclosing(left_open: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, frozenset[UOp]]:

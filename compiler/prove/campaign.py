@@ -44,11 +44,13 @@ class Report:
 
 
 def themes() -> dict[str, tuple[Rule, ...]]:
-    """Everything that is to be proved, by theme: the rewrite rules, and the laws of OptOps."""
-    from uops.compiler.prove import optops
+    """Everything that is to be proved, by theme: the rewrite rules, the laws of OptOps, and those of index arithmetic."""
+    from uops.compiler.prove import identities, optops
     from uops.compiler.rules import THEMES, further
 
-    return {**THEMES, **further.THEMES, **{f"optops: {name}": laws for name, laws in optops.THEMES.items()}}
+    laws = {"optops": optops.THEMES, "laws": identities.THEMES}
+    stated = {f"{of}: {name}": found for of, themes in laws.items() for name, found in themes.items()}
+    return {**THEMES, **further.THEMES, **stated}
 
 
 def campaign(

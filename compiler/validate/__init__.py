@@ -27,12 +27,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from uops.compiler.validate.launch import Report, Validated, counts, validate
+    from uops.compiler.validate.launch import Report, Validated, taken, validate
     from uops.compiler.validate.model import By, Claim, Counterexample, Invalid, Kind, Verdict
 
-__all__ = ["validate", "counts", "Report", "Validated", "Invalid", "Kind", "By", "Claim", "Counterexample", "Verdict"]
+__all__ = ["validate", "taken", "Report", "Validated", "Invalid", "Kind", "By", "Claim", "Counterexample", "Verdict"]
 
-_LAUNCH = ("validate", "counts", "Report", "Validated")
+_LAUNCH = ("validate", "taken", "Report", "Validated")
 
 if not TYPE_CHECKING:
 

@@ -1,12 +1,12 @@
 """Certificates: what was proved of a program, with the texts of which it was proved, and their check by the solver alone.
 
-`write(...)` makes a certificate of a validated program: a JSON object with the launch as text after `join`, `decompose`, `simplify`,
-`linearize` and `plan`, the steps of rules between two of them with the digests by which the ledger proves these rules, and every
-claim with the digest of its query. It raises Uncertified where the solver alone does not decide a claim.
+`certify(graph, target)` compiles and validates a program and makes its certificate: a JSON object with the launch as text after
+`join`, `decompose`, `simplify`, `linearize` and `plan`, the steps of rules between two of them with the digests by which the ledger
+proves these rules, and every claim with the digest of its query. It raises Uncertified where the solver alone does not decide one.
 
-`check(certificate)` makes all claims anew from the texts, asks the solver about each, compares the digests of the queries with those
-written down, and replays the steps. No pass is run, no interval, point or earlier verdict is used. It gives what is wrong: nothing
-where all is well.
+`check(certificate)` makes all claims anew from the texts, asks the solver about each, compares the digests of the queries with
+those written down, and replays the steps. No pass is run, no interval, point or earlier verdict is used. It gives what is wrong:
+nothing where all is well.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from uops.compiler.config import Config, default
+from uops.compiler.log import Move, recording
+from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
 from uops.compiler.prove.admission import digest
 from uops.compiler.prove.solver import Worker, version
 from uops.compiler.rewrite import Rule, Step
+from uops.compiler.target import Target
 from uops.compiler.validate.decide import by_solver, query
 from uops.compiler.validate.kernel import bounds, widths
+from uops.compiler.validate.launch import validate
 from uops.compiler.validate.model import Claim
 from uops.compiler.validate.plan import plan
 from uops.compiler.validate.races import claims as race_claims
 from uops.compiler.validate.reader import Body, read
-from uops.compiler.validate.values import arranged, replay
+from uops.compiler.validate.values import arranged, moves_of, replay, used
 from uops.compiler.validate.writes import agreement_claims
 from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError, UopsError
@@ -52,6 +57,28 @@ class Uncertified(UopsError):
 
 
 Json = dict[str, Any]
+
+
+def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
+    """The certificate of a program. Raises what `lower` raises, Invalid, Uncertified, and NoSolver without Z3."""
+    state = Lowering(target, config or default(), steps={})
+    passed: dict[str, UOp] = {}
+    assert state.steps is not None
+    with recording() as log:
+        for p in PIPELINE:
+            graph = passed[p.name] = run_pass(p, graph, state)
+            if p.name == "plan":
+                break
+    validate(passed, state.steps, log).require()
+    moves = moves_of(log)
+    pairs = zip(state.steps["decompose"].src, state.steps["simplify"].src, strict=True)
+    return write(passed, state.steps, [_steps(a.src[0], b.src[0], moves) for a, b in pairs])
+
+
+def _steps(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[Move]]) -> Sequence[Step]:
+    """The steps that matter to one kernel."""
+    found = next((m.steps for m in moves.get(after, ()) if m.before is before), ())
+    return used(before, found)
 
 
 def write(passed: Mapping[str, UOp], steps: Mapping[str, UOp], by_kernel: Sequence[Sequence[Step]]) -> Json:

@@ -1,13 +1,13 @@
 """Claims decided: by sums and intervals, by trying every point, and by the solver, in this order.
 
-Takes: a `Claim`. Gives: a `Verdict`; an answer of none of the three is no proof. `query` is the text of a claim for the solver: it is
-unsatisfiable where the claim holds.
+Takes: a `Claim`. Gives: a `Verdict`; an answer of none of the three is no proof. `query` is the text of a claim for the solver:
+it is unsatisfiable where the claim holds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -30,15 +30,9 @@ STEPS = 20_000_000
 _INT64 = (1 << 62) - 1
 
 
-def decide(c: Claim, worker: Worker, *, solver_alone: bool = False) -> Verdict:
+def decide(c: Claim, worker: Worker) -> Verdict:
     """What is true of a claim."""
-    if not solver_alone:
-        if by_sums(c):
-            return Verdict(c.kind, c.place, By.SUMS)
-        found = by_points(c)
-        if found is not None:
-            return found
-    return by_solver(c, worker)
+    return Verdict(c.kind, c.place, By.SUMS) if by_sums(c) else by_points(c) or by_solver(c, worker)
 
 
 # Sums
@@ -168,7 +162,7 @@ def refuted(c: Claim, by: By, values: Mapping[str, int]) -> Verdict:
 
 def by_solver(c: Claim, worker: Worker) -> Verdict:
     text, names, whole = query(c)
-    answer = worker.ask(text, STEPS, [f"|{n}|" if "|" in n else n for n in names])
+    answer = worker.ask(text, STEPS, list(names))
     if answer.result == "unsat":
         return Verdict(c.kind, c.place, By.SOLVER)
     if answer.result == "sat" and whole:
@@ -204,7 +198,7 @@ def _condition(m: Model, c: Cond, at: Mapping[Var, Term], known: dict[object, Te
         (a,) = c.args
         assert isinstance(a, Lin)
         return smt.compare(_RELATION[c.op], _sum(m, a, at, known), smt.integer(0))
-    return _LOGIC[c.op](*(_condition(m, a, at, known) for a in c.args))  # type: ignore[arg-type]
+    return _LOGIC[c.op](*(_condition(m, a, at, known) for a in c.args if isinstance(a, Cond)))
 
 
 def _sum(m: Model, a: Lin, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
@@ -221,7 +215,7 @@ def _sum(m: Model, a: Lin, at: Mapping[Var, Term], known: dict[object, Term]) ->
 
 def _app(m: Model, t: App, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
     if t not in known:
-        args = [_condition(m, a, at, known) if isinstance(a, Cond) else _sum(m, a, at, known) for a in t.args]  # type: ignore[arg-type]
+        args = [_condition(m, a, at, known) if isinstance(a, Cond) else _sum(m, a, at, known) for a in t.args]
         if t.op == "where":
             known[t] = smt.ite(*args)
         elif t.op.startswith("held-"):
@@ -241,7 +235,7 @@ def _app(m: Model, t: App, at: Mapping[Var, Term], known: dict[object, Term]) ->
 
 _DTYPES = {d.short: d for d in dt.INTS}
 _RELATION = {">=0": ">=", "==0": "="}
-_LOGIC = {"true": lambda: smt.TRUE, "and": smt.and_, "or": smt.or_, "not": smt.not_}
+_LOGIC: dict[str, Callable[..., Term]] = {"true": lambda: smt.TRUE, "and": smt.and_, "or": smt.or_, "not": smt.not_}
 _OPS = {
     "idiv": Op.IDIV, "mod": Op.MOD, "mul": Op.MUL, "max": Op.MAX, "and": Op.AND, "or": Op.OR, "xor": Op.XOR, "shl": Op.SHL,
     "shr": Op.SHR,

@@ -10,13 +10,12 @@ import threading
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from uops.compiler.log import Log
 from uops.compiler.prove.solver import Worker, version
 from uops.compiler.validate.decide import decide
 from uops.compiler.validate.kernel import kernel
-from uops.compiler.validate.model import By, Invalid, Kind, Verdict
+from uops.compiler.validate.model import Invalid, Verdict
 from uops.compiler.validate.plan import plan
 from uops.compiler.validate.values import moves_of, values
 from uops.spec.node import UOp
@@ -62,30 +61,24 @@ class Report:
             raise Invalid("the memory plan", bad)
 
 
-@dataclass(slots=True)
-class Counts:
-    """What was validated in this process: kernels, and obligations by kind and by what decided them."""
-
-    kernels: int = 0
-    obligations: Counter[tuple[Kind, By | None]] = field(default_factory=Counter)
-
-
 class _Process:
-    """The solver, what is known, and the counts of this process; one program at a time."""
+    """The solver, what is known, and what was counted in this process; one program at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.worker = Worker(seconds=20.0)
         self.known: OrderedDict[tuple[UOp, ...], tuple[Verdict, ...]] = OrderedDict()
-        self.counts = Counts()
+        self.counts: Counter[str] = Counter()
 
 
 _PROCESS = _Process()
 
 
-def counts() -> Counts:
-    """What this process validated so far."""
-    return _PROCESS.counts
+def taken() -> dict[str, int]:
+    """What this process validated since it was last asked: `kernels`, a program's distinct ones, and obligations as `kind: by`."""
+    with _PROCESS.lock:
+        found, _PROCESS.counts = dict(_PROCESS.counts), Counter()
+    return found
 
 
 def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> Report:
@@ -108,13 +101,14 @@ def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> R
                 _remember(key, verdicts)
             found[key] = Validated(_name(old.src[0], k), key[0], key[1], verdicts, time.process_time() - start)
         planned = tuple(decide(c, _PROCESS.worker) for c in plan(after, passed["plan"]))
-    return Report(tuple(found.values()), planned)
+        report = Report(tuple(found.values()), planned)
+        _PROCESS.counts["kernels"] += len(found)
+        _PROCESS.counts.update(f"{v.kind.value}: {v.by.value if v.proved and v.by else 'not proved'}" for v in report.verdicts)
+    return report
 
 
 def _remember(key: tuple[UOp, ...], verdicts: tuple[Verdict, ...]) -> None:
     _PROCESS.known[key] = verdicts
-    _PROCESS.counts.kernels += 1
-    _PROCESS.counts.obligations.update((v.kind, v.by if v.proved else None) for v in verdicts)
     while len(_PROCESS.known) > KEPT:
         _PROCESS.known.popitem(last=False)
 

@@ -27,7 +27,7 @@ class Kind(Enum):
 
 
 class By(Enum):
-    """What decided: intervals and sums, every point tried, the solver, proved rules, equal structure, a check of the interpreter."""
+    """What decided: intervals and sums, every point tried, the solver, proved rules, equal structure, or the interpreter."""
 
     SUMS = "sums"
     POINTS = "points"

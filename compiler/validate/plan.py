@@ -1,7 +1,7 @@
 """The memory plan: values that are needed at the same time do not share bytes, and no written argument is passed twice.
 
-Takes: the launch as LINEAR, and as PLANNED. Gives: claims `plan`. A value is needed from the first Call that takes its Buffer to the
-last one. Spec: Lowering Pipeline/Register-Memory Plan; Slice; R46, R61, R63, R126.
+Takes: the launch as LINEAR, and as PLANNED. Gives: claims `plan`. A value is needed from the first Call that takes its Buffer to
+the last one. Spec: Lowering Pipeline/Register-Memory Plan; Slice; R46, R61, R63, R126.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Takes: a Body in execution order. Gives: verdicts `no race` per memory that threads or lanes share. Two executions in different
 iterations of a GLOBAL or THREAD loop are ordered by nothing; in different lanes of one workgroup, by a Barrier that every way from
-one to the other passes. Loops around all of these are done one iteration after the other. Spec: Barrier; R55 to R57, R60, R61, R128.
+one to the other passes. Loops around all of these are done one iteration after the other.
+Spec: Barrier; R55 to R57, R60, R61, R128.
 """
 
 from __future__ import annotations
@@ -37,8 +38,15 @@ def races(body: Body, worker: Worker) -> Iterator[Verdict]:
             key = c.given, c.goal
             if key not in done:
                 done.add(key)
-                quick = Verdict(Kind.RACE, place, By.SUMS) if by_sums(c) else _met(a, b, kinds, same, place)
-                yield quick or by_solver(c, worker)
+                if _same_digits(a, b, same) or by_sums(c):
+                    yield Verdict(Kind.RACE, place, By.SUMS)
+                else:
+                    yield _met(a, b, kinds, same, place) or by_solver(c, worker)
+
+
+def _same_digits(a: Site, b: Site, same: Sequence[Var]) -> bool:
+    """Whether two sites touch one element only at the same counters: these are the digits of one number."""
+    return a.index == b.index and a.counters == b.counters and mixed_radix(a, same) and mixed_radix(b, same)
 
 
 def claims(body: Body) -> Iterator[Claim]:
@@ -70,10 +78,10 @@ def _claims(sites: Sequence[Site], kinds: frozenset[AxisType], body: Body) -> It
     """(claim, one, other, counters that are the same in both) for each way in which two sites may meet unordered."""
     for j, b in enumerate(sites):
         for a in sites[: j + 1]:
-            if (a.writes or b.writes) and (a.kind, b.kind) != ("atomic", "atomic"):
-                if parallel(a, kinds) or parallel(b, kinds):
-                    for same in _unordered(a, b, kinds, body):
-                        yield _meeting(a, b, kinds, same), a, b, same
+            conflict = (a.writes or b.writes) and (a.kind, b.kind) != ("atomic", "atomic")
+            if conflict and (parallel(a, kinds) or parallel(b, kinds)):
+                for same in _unordered(a, b, kinds, body):
+                    yield _meeting(a, b, kinds, same), a, b, same
 
 
 def _meeting(a: Site, b: Site, kinds: frozenset[AxisType], same: tuple[Var, ...]) -> Claim:

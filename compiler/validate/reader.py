@@ -304,7 +304,6 @@ def _at(x: Read, k: int, n: int) -> Read:
 
 def _stacked(parts: list[Read]) -> Read:
     """Elements side by side: one formula where they differ by constants."""
-    n = len(parts)
     first = parts[0]
     if any(p is None or isinstance(p, list) for p in parts):
         return None

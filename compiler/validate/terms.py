@@ -31,9 +31,9 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """An operation on sums (or conditions): idiv, mod, mul, max, and, or, xor, shl, shr, where, or wrap-N, the number that a dtype N
-    stores, or table, of which the first argument numbers one of the others, or held-N-S, what the memory of argument S holds at an
-    element, in a dtype N."""
+    """An operation on sums (or conditions): idiv, mod, mul, max, and, or, xor, shl, shr, where, or wrap-N, the number that a dtype
+    N stores, or table, of which the first argument numbers one of the others, or held-N-S, what the memory of argument S holds
+    at an element, in a dtype N."""
 
     op: str
     args: tuple[Lin | Cond, ...]

@@ -71,6 +71,14 @@ def replay(before: UOp, after: UOp, steps: Sequence[Step], rules: Mapping[str, R
     return None if got is after else "the steps of the log give something else"
 
 
+def used(before: UOp, steps: Sequence[Step]) -> list[Step]:
+    """The steps that are taken on the way from `before`."""
+    by = {s.before: s for s in steps}
+    taken: set[UOp] = set()
+    rewritten(before, {s.before: s.after for s in steps}, taken)
+    return [s for s in by.values() if s.before in taken]
+
+
 _KNOWN: dict[int, tuple[Rule, bool]] = {}  # by identity, as rules are big to hash
 
 
@@ -81,8 +89,9 @@ def _proved(rule: Rule) -> bool:
     return known[1]
 
 
-def rewritten(root: UOp, by: Mapping[UOp, UOp]) -> UOp:
-    """`root` with steps applied until none fits, sources first; iterative. Raises Crash for steps that go round."""
+def rewritten(root: UOp, by: Mapping[UOp, UOp], taken: set[UOp] | None = None) -> UOp:
+    """`root` with steps applied until none fits, sources first; iterative. What steps were taken from goes into `taken`. Raises
+    Crash for steps that go round."""
     done: dict[UOp, UOp] = {}
     waiting: set[UOp] = set()
     stack = [root]
@@ -97,6 +106,8 @@ def rewritten(root: UOp, by: Mapping[UOp, UOp]) -> UOp:
             src = tuple([done[s] for s in u.src])
             v = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
             then = done.get(v) or by.get(v)
+            if then is not None and v not in done and taken is not None:
+                taken.add(v)
             if then is None:
                 done[v] = done[u] = v
             elif then in done:

@@ -83,7 +83,7 @@ def copy(s: Site, mark: str) -> Site:
 
 
 def mixed_radix(s: Site, fixed: Sequence[Var] = ()) -> bool:
-    """Whether the counters, but for `fixed`, are digits of the element's number, each worth more than all that count less together."""
+    """Whether the counters, but for `fixed`, are digits of the element's number, each worth more than all the lesser ones."""
     known = tightened(facts_of(s.condition))
     if known is None:
         return True
@@ -116,7 +116,7 @@ def _once_by_points(s: Site, c: Claim, fixed: Sequence[Var]) -> Verdict | None:
         return Verdict(c.kind, c.place, By.POINTS)
     k = int(twice[0])
     flat = np.flatnonzero(keep)
-    values = {}
+    values: dict[str, int] = {}
     for mark, j in ((".1", k), (".2", k + 1)):
         where = np.unravel_index(flat[order[j]], keep.shape)
         values |= {f"{v.name}{mark}": int(at.reshape(-1)[i]) for (v, at), i in zip(points.items(), where)}
@@ -214,9 +214,10 @@ def box(s: Site, memory: Numbers) -> Numbers | None:
     known = _alone(s.condition)
     if known is None or any(not isinstance(v, Var) or v.loaded for v, _ in s.index.terms):
         return None
-    offset, shape, strides = s.index.const, [], []
+    offset, shape, strides = s.index.const, list[int](), list[int]()
     for v, c in s.index.terms:
-        low, high = known.get(v, (v.low, v.high))  # type: ignore[arg-type]
+        assert isinstance(v, Var)
+        low, high = known.get(v, (v.low, v.high))
         offset += c * low
         shape.append(high - low + 1)
         strides.append(c * memory.itemsize)
@@ -345,8 +346,8 @@ def agreement_claims(before: Body, after: Body) -> Iterator[Claim]:
         yield from (distinct(s, _ordered(s) if again else ()) for s in plain)
         if not again:
             yield from (apart(a, b) for j, b in enumerate(plain) for a in plain[:j])
-        for words, some, others in (("before", *stores), ("after", *stores[::-1])):
-            yield from (among(s, others, Kind.COVER, f"{s} {words}") for s in some)
+        yield from (among(s, stores[1], Kind.COVER, f"{s} before") for s in stores[0])
+        yield from (among(s, stores[0], Kind.COVER, f"{s} after") for s in stores[1])
         yield from (among(s, (*loads[0], *stores[1]), Kind.READS, f"{s} after") for s in loads[1])
         if not stores[1]:
             yield from (among(s, loads[1], Kind.READS, f"{s} before") for s in loads[0])

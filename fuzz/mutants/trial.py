@@ -7,15 +7,19 @@ is in the journal of the directory; who started it looks at that, and ends it wh
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 
+from uops.backends.serve import end_with_parent
 from uops.fuzz.campaign import Campaign
 from uops.fuzz.examine import Setup
 
 
 def main(arguments: list[str]) -> None:
     """Hunt until something is found, and reduce that by `MOST` questions."""
+    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     setup, directory, most = arguments
     Campaign(Setup.of(json.loads(setup)), Path(directory), jobs=1, most=int(most), until=1).run()
 

@@ -229,6 +229,32 @@ def test_a_text_that_is_no_opencl_is_a_crash_that_shows_it() -> None:
         target().compile("// launch {}\n__kernel void entry(oops) {")
 
 
+#: Everything of OpenCL C that kernels call.
+CALLS = """#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#pragma OPENCL EXTENSION cl_khr_int64_base_atomics : enable
+__kernel void entry(__global uint *a, __global ulong *b, __global float *x, __global double *y, __local uint *c, __local ulong *d) {
+  size_t k = get_group_id(0) + get_local_id(0);
+  barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);
+  atomic_cmpxchg((volatile __global uint *)a, 1u, 2u); atomic_cmpxchg((volatile __local uint *)c, 1u, 2u);
+  atom_cmpxchg((volatile __global ulong *)b, 1ul, 2ul); atom_cmpxchg((volatile __local ulong *)d, 1ul, 2ul);
+  x[k] = fma(x[k], x[k], sqrt(x[k])); y[k] = fma(y[k], y[k], sqrt(y[k]));
+}
+"""
+_NAMES = "typedef unsigned uint; typedef unsigned long ulong; typedef unsigned long size_t;\n"
+
+
+def test_what_kernels_call_is_declared_as_in_the_header_that_is_left_out() -> None:
+    device._built(device._DECLARED + _NAMES + CALLS, (*device.OPTIONS, device._NO_HEADER))
+    device._built(device._DECLARED + CALLS, device.OPTIONS)
+
+
+def test_a_text_that_calls_what_is_not_declared_is_built_with_the_header() -> None:
+    text = "__kernel void entry(__global int *x) { x[0] = popcount(x[1]); }"
+    with pytest.raises(device.device().cl.Error):
+        device._built(device._DECLARED + text, (*device.OPTIONS, device._NO_HEADER))
+    assert device.compile_program(text)
+
+
 def test_the_version_names_what_decides_results() -> None:
     text = registry.get("opencl").version()
     assert "PoCL" in text

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from uops.backends.conformance.model import Cell, CellResult, Failure, Level, Status
+from uops.compiler.prove import ledger
+from uops.compiler.prove.verdicts import Status as Verified
 from uops.spec.errors import UopsError
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def document(run: Run, level: Level = Level.STRICT, *, started: datetime | None 
         "tier": run.tier.value,
         "rows": run.rows,
         "schedules": schedules(run),
+        "proofs": proofs(run),
         "level": level.value,
         "complete": run.complete,
         "cases": run.cases,
@@ -59,6 +62,16 @@ def schedules(run: Run) -> Json:
     s = run.schedules
     own: dict[str, Json] = {"forced": {"seed": s.seed, "applied": dict(sorted(run.applied.items()))}, "search": {"beam": s.beam}}
     return {"kind": s.kind} | own.get(s.kind, {})
+
+
+def proofs(run: Run) -> Json:
+    """What the ledger proves of the compiler's rules, and what was proved of the kernels of this run: how many there are, and the
+    obligations by what decided them."""
+    pages = ledger.read().values()
+    proved = [p for p in pages if p.status is Verified.PROVED]
+    rules = {"proved": len(proved), "open": len(pages) - len(proved), "obligations": sum(len(p.entries) for p in proved)}
+    counts = dict(sorted(run.validated.items()))
+    return {"rules": rules, "kernels": counts.pop("kernels", 0), "obligations": counts}
 
 
 def _utc(moment: datetime | None) -> str:

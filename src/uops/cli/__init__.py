@@ -11,6 +11,7 @@ import click
 
 from uops import __version__
 from uops.cli.bisect import bisect, stages
+from uops.cli.certificate import check_certificate
 from uops.cli.check import check
 from uops.cli.common import to_reader
 from uops.cli.compile import compile_
@@ -85,5 +86,5 @@ def main() -> None:
     """An executable UOp specification: its rows, a reference interpreter, a compiler, and the judge of any backend."""
 
 
-for _command in (spec, check, run, compile_, view, search, bisect, stages, prove, conform, fuzz, mutants):
+for _command in (spec, check, run, compile_, view, search, bisect, stages, prove, check_certificate, conform, fuzz, mutants):
     main.add_command(_command)

@@ -27,8 +27,13 @@ SOURCE, OBJECT = "source", "object"
 @click.option(
     "--log", "log", is_flag=True, help="Print every application of a rewrite rule, as lines of JSON, in place of a stage."
 )
+@click.option(
+    "--certificate", type=click.Path(dir_okay=False, writable=True), metavar="FILE", help="Validate, and write what was proved."
+)
 @click.option("--output", "-o", "out", type=click.Path(dir_okay=False, writable=True), metavar="OUT", help="Write to a file.")
-def compile_(file: str, backend_name: str, stage: str, pass_: str | None, log: bool, out: str | None) -> None:
+def compile_(
+    file: str, backend_name: str, stage: str, pass_: str | None, log: bool, certificate: str | None, out: str | None
+) -> None:
     """Lower a .uops program and print it at any stage.
 
     A stage is .uops text, the target's source, or object code, which goes into a file. The stages are tensor (as given), callify,
@@ -47,6 +52,8 @@ def compile_(file: str, backend_name: str, stage: str, pass_: str | None, log: b
     found = backend(backend_name)
     if not isinstance(found, CompilerBackend):
         raise UopsError(f"{backend_name} evaluates graphs by itself: it is no target of the compiler")
+    if certificate is not None:
+        _certify(root, found, certificate)
     if name == OBJECT:
         _write_objects(kernels(root, found), out)
         return
@@ -107,6 +114,17 @@ def steps(root: UOp, found: CompilerBackend) -> Iterator[str]:
     for s in trace(root, found.target).steps():
         where = {k: show(v) if isinstance(v, Node) else str(v) for k, v in s.binding.items()}
         yield json.dumps({"rule": s.rule, "before": show(s.before), "after": show(s.after), "where": where}) + "\n"
+
+
+def _certify(root: UOp, found: CompilerBackend, out: str) -> None:
+    """Write the certificate of the program; nothing where a kernel is not validated, which is an error."""
+    from uops.compiler.validate.certificate import certify, dump
+
+    made = certify(root, found.target)
+    Path(out).write_text(dump(made), encoding="utf-8")
+    click.echo(f"{out}: {len(made['claims'])} claims proved, {len(made['rules'])} rules used. It rests on:", err=True)
+    for line in made["trusted"]:
+        click.echo(f"  - {line}", err=True)
 
 
 def kernels(root: UOp, found: CompilerBackend) -> list[UOp]:

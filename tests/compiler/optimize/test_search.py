@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
 from uops.compiler.optimize.heuristics import choose
-from uops.compiler.optimize.schedule import Schedule, begin, reason_against, sink
+from uops.compiler.optimize.schedule import Schedule, apply, begin, reason_against, sink
 from uops.compiler.optimize.search import Beam, Progress, State, listening, moves
 from uops.compiler.optimize.search_clock import TargetClock, memory
 from uops.compiler.optimize.search_store import Found, Store, decoded, encoded
@@ -26,11 +27,13 @@ from uops.compiler.target import PLAIN, Machine
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
+from uops.spec.args import WmmaArg
 from uops.spec.axes import AxisType
 from uops.spec.errors import CompileError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.optops import TC, Nolocals, Padto, Split, Swap
+from uops.spec.wmma import DESCRIPTORS
 
 WIDE = Machine(vector_bytes=64, registers=32)
 GPU = Machine(workgroup=256, local_memory=1 << 15)
@@ -115,6 +118,21 @@ def test_every_move_is_legal(name: str, machine: Machine) -> None:
             assert reason_against(s, opts[0], machine) is None
         else:
             assert isinstance(opts[0], Padto) and isinstance(opts[1], Split)
+
+
+def test_each_tensor_core_that_fits_is_tried_first() -> None:
+    """8x8x8 of float32 divides all axes; of the others none multiplies float32."""
+    cores = tuple(WmmaArg(d.name, d.dims, d.dtype_in, d.dtype_out, "GPU", d.threads) for d in DESCRIPTORS)
+    on = replace(GPU, tensor_cores=cores)
+    (tc,) = (k for k, d in enumerate(DESCRIPTORS) if d.dtype_in is d.dtype_out is dt.float32)
+    s = first(GEMM)
+    assert [o for opts in moves(s, on) for o in opts if isinstance(o, TC)] == [TC(0, tc, 0)]
+    assert not any(isinstance(o, TC) for opts in moves(apply(s, Nolocals(), on), on) for o in opts)
+    assert any(u.op is Op.WMMA for u in toposort(sink(beam(Fake(without_wmma), store())(s, on, count(100)))))
+
+
+def without_wmma(body: UOp) -> float:
+    return 1.0 + all(u.op is not Op.WMMA for u in toposort(body))
 
 
 def test_lanes_are_tried_only_where_there_are_workgroups() -> None:

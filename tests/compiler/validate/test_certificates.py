@@ -1,0 +1,129 @@
+"""Certificates hold, and any index, gate or constant that is altered in one makes it fail."""
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from uops.backends.registry import get
+from uops.cli import main
+from uops.compiler.prove.solver import Worker
+from uops.compiler.validate import certificate as C
+from uops.spec import build as b
+from uops.spec.errors import UopsError
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.text import parse, parse_file, show
+
+PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"
+#: A text that is altered alone, or those that hold the same bodies together.
+TEXTS = (("join",), ("decompose",), ("simplify",), ("linearize", "plan"))
+
+
+@pytest.fixture(scope="module")
+def worker():
+    found = Worker(seconds=20.0)
+    yield found
+    found.close()
+
+
+def certified(name: str, backend: str = "llvm") -> C.Json:
+    return C.certify(parse_file(str(PROGRAMS / f"{name}.uops")), get(backend).target)
+
+
+def _put(root: UOp, change: Callable[[UOp, UOp], UOp]) -> UOp:
+    done: dict[UOp, UOp] = {}
+    for u in toposort(root):
+        done[u] = u if u.op is Op.PARAM else change(u, u.replace(src=tuple(done[s] for s in u.src)))
+    return done[root]
+
+
+def alterations(root: UOp) -> Iterator[Callable[[UOp], UOp]]:
+    """Each constant that is more, each index that is one more, each gate that is gone."""
+    sizes = {u for p in toposort(root) if p.op is Op.PARAM for u in toposort(p)}
+    for u in toposort(root):
+        if u.op is Op.CONST and any(u in x.src for x in toposort(root) if x not in sizes):
+            v = u.arg.value
+            other = UOp(Op.CONST, (), replace(u.arg, value=not v if isinstance(v, bool) else v + 1))
+            yield lambda r, u=u, other=other: _put(
+                r, lambda old, new: new.replace(src=tuple(other if s is u else t for s, t in zip(old.src, new.src)))
+            )
+        if u.op is Op.INDEX and u.src[0].op in (Op.PARAM, Op.BUFFER, Op.AFTER) and u.src[1].shape == ():
+            one = UOp(Op.CONST, (), replace(b.index(1).arg, dtype=u.src[1].dtype))
+            yield lambda r, u=u, one=one: _put(
+                r, lambda old, new: new.replace(src=(new.src[0], UOp(Op.ADD, (new.src[1], one)))) if old is u else new
+            )
+        if u.op in (Op.LOAD, Op.STORE) and len(u.src) == 3:
+            keep = 2 if u.op is Op.STORE else 1
+            yield lambda r, u=u, keep=keep: _put(r, lambda old, new: new.replace(src=new.src[:keep]) if old is u else new)
+
+
+def forged(made: C.Json, names: tuple[str, ...], alter: Callable[[UOp], UOp]) -> C.Json | None:
+    """The certificate with some texts altered, and what it says of its claims made to fit; None where that is no graph, or the same."""
+    found = copy.deepcopy(made)
+    try:
+        for name in names:
+            found["texts"][name] = show(alter(parse(made["texts"][name])))
+        launches = {k: parse(t) for k, t in found["texts"].items()}
+        found["claims"] = [[c.kind.value, c.place, C._digest(C.query(c)[0])] for c in C.claims(launches)]
+    except (UopsError, AssertionError, ValueError):
+        return None
+    return found if found["texts"] != made["texts"] else None
+
+
+@pytest.mark.parametrize("name", ["arange", "prefix_sum", "scatter_add"])
+def test_a_certificate_holds(name, worker):
+    made = certified(name)
+    assert made["claims"] and made["trusted"]
+    assert C.check(json.loads(C.dump(made)), worker) == []
+
+
+@pytest.mark.parametrize(("name", "backend"), [("gemm", "llvm"), ("gather", "c")])
+@pytest.mark.parametrize("names", TEXTS)
+def test_an_altered_index_gate_or_constant_makes_it_fail(name, backend, names, worker):
+    made = certified(name, backend)
+    tried = 0
+    for alter in alterations(parse(made["texts"][names[-1]])):
+        found = forged(made, names, alter)
+        if found is not None:
+            tried += 1
+            assert C.check(found, worker), found["texts"][names[-1]]
+    assert tried >= 5
+
+
+def test_a_claim_that_is_left_out_makes_it_fail(worker):
+    made = certified("arange")
+    made["claims"].pop()
+    assert C.check(made, worker) == ["the claims of the texts are not those written down"]
+
+
+def test_a_step_that_is_no_instance_of_its_rule_makes_it_fail(worker):
+    made = certified("scatter_add")
+    k = next(k for k, steps in enumerate(made["steps"]) if steps)
+    made["steps"][k][0][2] = show(b.index(7))
+    assert any("no instance" in why for why in C.check(made, worker))
+
+
+def test_a_rule_that_changed_makes_it_fail(worker):
+    made = certified("scatter_add")
+    name = next(iter(made["rules"]))
+    made["rules"][name] = "0" * 64
+    assert f"rule {name} is another one now" in C.check(made, worker)
+
+
+def test_the_commands_write_and_check_it_and_name_what_it_rests_on(tmp_path):
+    out = tmp_path / "gemm.json"
+    run = CliRunner().invoke(
+        main, ["compile", str(PROGRAMS / "gemm.uops"), "-b", "llvm", "-s", "linearize", "--certificate", str(out)]
+    )
+    assert run.exit_code == 0, run.output
+    checked = CliRunner().invoke(main, ["check-certificate", str(out)])
+    assert checked.exit_code == 0 and all(line in checked.output for line in C.TRUSTED)
+    made = json.loads(out.read_text())
+    made["texts"]["plan"] = made["texts"]["plan"].replace("range 7", "range 6")
+    out.write_text(json.dumps(made))
+    assert CliRunner().invoke(main, ["check-certificate", str(out)]).exit_code == 1
