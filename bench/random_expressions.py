@@ -61,10 +61,12 @@ _INDEX = (Op.ADD, Op.ADD, Op.SUB, Op.MUL, Op.IDIV, Op.MOD, Op.MAX, Op.WHERE)
 
 
 class Draw:
-    """Random nodes over three inputs."""
+    """Random nodes over three inputs; `index` says whether index arithmetic stands among them. Without it shifts and divisions are
+    by constants with which they mean the same to everybody."""
 
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
+    def __init__(self, rng: random.Random, index: bool = True) -> None:
+        self.rng, self.index = rng, index
+        self.numbers = (*INPUTS, dt.index) if index else INPUTS
         self.inputs = [b.param(k, (), rng.choice(INPUTS)) for k in range(rng.choice((1, 1, 2, 3)))]
         self.base = rng.choice((2, 3, 4))
 
@@ -93,15 +95,17 @@ class Draw:
         if op is Op.WHERE:
             return UOp(op, (self.value(dt.bool_, depth), self.value(d, depth), self.value(d, depth)))
         if op is Op.CAST:
-            other = self.rng.choice((*INPUTS, dt.bool_, dt.index))
+            other = self.rng.choice((*INPUTS, dt.bool_, dt.index) if self.index else (*INPUTS, dt.bool_))
             return UOp(op, (self.value(other, depth),), CastArg(d)) if other is not d else self.value(d, depth)
         if op in (Op.NEG, Op.NOT):
             return UOp(op, (self.value(d, depth),))
         if d is dt.bool_ and op not in (Op.AND, Op.OR, Op.XOR):
-            d = self.rng.choice((*INPUTS, dt.index))
+            d = self.rng.choice(self.numbers)
         a = self.value(d, depth)
         if op in SHIFT:
-            return UOp(op, (a, UOp(Op.CONST, (), ConstArg(self.rng.randrange(d.bits + 2), d))))
+            return UOp(op, (a, UOp(Op.CONST, (), ConstArg(self.rng.randrange(d.bits + 2 if self.index else d.bits - 1), d))))
+        if not self.index and op in (Op.IDIV, Op.MOD):
+            return UOp(op, (a, UOp(Op.CONST, (), ConstArg(self.rng.choice((1, 2, 3, 4, 5, 7, 8, 12, 100)), d))))
         constant = self.rng.random() < 0.6 or (d is dt.index and op is Op.MUL)
         return UOp(op, (a, self.constant(d) if constant else self.value(d, depth)))
 

@@ -21,9 +21,11 @@ from uops.backends.guard import Side
 from uops.compiler import pipeline
 from uops.compiler.config import Config
 from uops.compiler.pipeline import Pass
+from uops.compiler.prove.solver import NoSolver
 from uops.compiler.rules import INDEXING
 from uops.compiler.runtime import Compiled
 from uops.compiler.target import Target
+from uops.compiler.validate.model import Invalid
 from uops.fuzz import calls, coverage, launches
 from uops.fuzz.bestiary import disagreement
 from uops.fuzz.bisect import bisect
@@ -183,6 +185,21 @@ def _steps(c: Context) -> Fault | None:
     return None if wrong is None else Fault("step", f"rule {wrong.rule} changes a value: {wrong.before!r} to {wrong.after!r}")
 
 
+def _validated(c: Context) -> Fault | None:
+    """No obligation of any kernel, nor of the memory plan, is refuted; what is not decided is counted."""
+    try:
+        pipeline.lower(c.sample.graph, c.target(), upto="plan", config=Config(reuse=False, validate=True))
+    except Invalid as e:
+        refuted = next((v for v in e.verdicts if v.counterexample is not None), None)
+        c.counts["validated:not decided"] += refuted is None
+        return None if refuted is None else Fault("refuted", f"{e.kernel}: {refuted}")
+    except NoSolver:
+        c.counts["validated:no solver"] += 1
+    except (CompileError, Unsupported) as e:
+        raise Refused(str(e)) from e
+    return None
+
+
 def _leaks(c: Context) -> Fault | None:
     """A compiled program that is called again and again keeps nothing."""
     try:
@@ -340,6 +357,8 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("twice",       "a second lowering gives the same instructions", _twice, 32, 1.0, frozenset({COMPILER})),
     Oracle("steps",       "every rewrite step keeps the value, whatever its leaves are", _steps, 2, 0.5, frozenset({COMPILER})),
     Oracle("stages",      "every stage gives what the one before it gives", _stages, 32, 10.0, frozenset({COMPILER})),
+    Oracle("validated",   "what the validator asks of kernels and of the memory plan is not refuted", _validated, 8, 2.0,
+           frozenset({COMPILER})),
     Oracle("leaks",       "a program that is called again keeps no memory", _leaks, 256, 30.0, frozenset({COMPILER})),
     Oracle("second",      "a second backend gives the same", _second, 1, 1.0, frozenset({AGAINST})),
     Oracle("orders",      "a kernel gives the same in every order, and in both machines of the interpreter", _orders,

@@ -1,7 +1,7 @@
 """Refuted kernels, seen in the interpreter.
 
-Takes: two bodies of one kernel, or two launches, before and after. Gives: whether the interpreter finds a difference - the one after
-traps, or leaves other numbers in memory - on seeded contents; and what the index expressions of a counterexample are there.
+Takes: two bodies of one kernel, or two launches, before and after. Gives: whether the interpreter finds a difference - the one
+after traps, or leaves other numbers in memory - on seeded contents; and what the index expressions of a counterexample are there.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,17 +46,20 @@ class Hand(Protocol):
 
 
 class Crew(Protocol):
-    """`jobs`: how many jobs it does at a time; `restarts`: processes that were lost."""
+    """`jobs`: how many jobs it does at a time."""
 
     jobs: int
-    restarts: int
+
+    @property
+    def restarts(self) -> int:
+        """Processes that were lost."""
+        ...
 
     def version(self) -> str:
         """What the subject says of itself. Raises BrokenBackend."""
         ...
 
-    @contextmanager
-    def hand(self) -> Iterator[Hand]:
+    def hand(self) -> AbstractContextManager[Hand]:
         """One of them, for one thread."""
         ...
 

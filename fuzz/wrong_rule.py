@@ -52,7 +52,8 @@ def _differs(before: UOp, after: UOp, draw: SeededDraw) -> bool:
     except (Trap, SpecError):  # these values are none that the leaves have together
         return False
     zeros = any(u.op is Op.MAX and u.dtype.is_float for u in toposort(before))
-    return not bool(np.all(_same(*np.broadcast_arrays(x, y), zeros)))
+    x, y = np.broadcast_arrays(x, y)
+    return not bool(np.all(_same(x, y, zeros)))
 
 
 def _is_bounded(u: UOp) -> bool:

@@ -68,7 +68,7 @@ class UOp(_Fields):
     __slots__ = ()
 
     def __new__(cls, op: Op, src: Iterable[UOp] = (), arg: Arg = None, tag: object = None) -> UOp:
-        if type(src) is not tuple:
+        if src.__class__ is not tuple:
             src = tuple(src)
         key = (op, src, arg, tag)
         ref = _interned.get(key)
@@ -156,9 +156,13 @@ class UOp(_Fields):
         """The integers that a Stack of index constants spells as a shape operand (R40), or None if it is no such Stack."""
         v = self._spelt
         if v is UNSET:
-            constant = self.op is Op.STACK and all(s.op is Op.CONST for s in self.src)
+            constant = self.op is Op.STACK
+            for s in self.src if constant else ():
+                if s.op is not Op.CONST:
+                    constant = False
+                    break
             v = tuple([s.arg.value for s in self.src]) if constant else None
-            object.__setattr__(self, "_spelt", v)
+            _set(self, "_spelt", v)
         return v  # type: ignore[no-any-return]
 
     @property

@@ -97,8 +97,13 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
     for u in nodes:
         if u in found:
             continue
+        src = u.src
+        if not src:
+            found[u] = _NONE if u.op not in RANGES else frozenset((u,))
+            continue
         op, opened = u.op, _NONE
-        src = u.src if op not in BODIED else u.src[1:]
+        if op in BODIED:
+            src = src[1:]
         for s in src if len(src) < _MANY else set(src):
             below = found[s]
             if below is not opened and not below <= opened:

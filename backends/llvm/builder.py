@@ -15,6 +15,7 @@ class Builder:
         self.block = "entry"
         self._names = 0
         self._declared: dict[str, str] = {}
+        self._weights: dict[int, str] = {}
 
     def emit(self, instruction: str) -> str:
         """Append an instruction that has a result; gives the result's name."""
@@ -69,6 +70,13 @@ class Builder:
     def branch(self, condition: str, then: str, other: str) -> None:
         self.do(f"br i1 {condition}, label %{then}, label %{other}")
 
+    def repeat(self, condition: str, body: str, done: str, times: int) -> None:
+        """The branch of a loop's test that mostly holds so many times: LLVM keeps in registers what is used most often, and takes
+        an inner loop for one, however short it is, that nobody tells it about."""
+        weights = self._weights.setdefault(times, f"!{len(self._weights)}")
+        self.do(f"br i1 {condition}, label %{body}, label %{done}, !prof {weights}")
+
     @property
     def declarations(self) -> list[str]:
-        return [self._declared[name] for name in sorted(self._declared)]
+        weights = [f'{name} = !{{!"branch_weights", i32 {times}, i32 1}}' for times, name in self._weights.items()]
+        return [*(self._declared[name] for name in sorted(self._declared)), *weights]

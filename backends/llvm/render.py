@@ -37,6 +37,9 @@ ALIGNMENT = 64
 #: A private array of at most this many elements starts as zeros; a larger one as anything (see `_allocate`).
 ZEROED = 16
 
+#: Iterations of a loop that LLVM is told of: its weights are 32 bits.
+_MOST_TIMES = 1 << 31
+
 # No builtins: LLVM must not turn our loops into calls of memset and memcpy, so that an object needs no C library.
 _ATTRIBUTES = 'attributes #0 = { nounwind "no-builtins" }'
 
@@ -393,7 +396,10 @@ class _Kernel:
             self.b.do(f"{name} = phi {kind} [ {self.current[r]}, %{before} ], [ ")
             self.current[r] = name
         self.b.do(f"%i{n}.in = icmp slt {t} %i{n}, {bound}")
-        self.b.branch(f"%i{n}.in", f"body{n}", f"done{n}")
+        if u.src[0].op is Op.CONST and 0 < u.src[0].arg.value < _MOST_TIMES:
+            self.b.repeat(f"%i{n}.in", f"body{n}", f"done{n}", int(u.src[0].arg.value))
+        else:
+            self.b.branch(f"%i{n}.in", f"body{n}", f"done{n}")
         self.open.append(_Open(u, n, {r: self.current[r] for r in holes}, f"loop{n}", holes))
         self.b.label(f"body{n}")
 

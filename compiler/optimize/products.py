@@ -138,7 +138,7 @@ def _packed(s: Schedule, rows: UOp, lane: UOp, machine: Machine, uniques: Iterat
         return _blocked(s, tiles, columns, size, machine, uniques)
     beside = _panels_beside(columns, cache // size, machine) if beside > 1 else 1
     s, load, over = _several(s, tiles, columns, beside)
-    return staged(s, [(load, over)], next(uniques), machine.vector_bytes // load.dtype.itemsize)
+    return merged(staged(s, [(load, over)], next(uniques), machine.vector_bytes // load.dtype.itemsize), only_reduces=True)
 
 
 def _row_bytes(s: Schedule, tiles: UOp, load: UOp) -> int:
@@ -176,16 +176,20 @@ def _is_stored(s: Schedule) -> bool:
 def _blocked(s: Schedule, tiles: UOp, columns: UOp, size: int, machine: Machine, uniques: Iterator[int]) -> Schedule:
     """A deep product in blocks: the outermost loop of its Reduce in parts, each of them for many tiles of rows.
     A panel of all its iterations takes `size` bytes."""
-    k, beside = closed_by(Facts(s).reduces[0])[0], _panels_beside(columns, PANELS, machine) if _is_stored(s) else 1
+    k, *inner = closed_by(Facts(s).reduces[0])
+    beside = _panels_beside(columns, PANELS, machine) if _is_stored(s) else 1
     most = _most(k, size, (machine.caches or CACHES)[1] // PANEL_SHARE // beside)
     part = divisor(extent(k), most)
     if not _divides(extent(k), most):
         part = -(-extent(k) // -(-extent(k) // most))
         s, k = then(s, k, Padto(number_of(s, k), part)) if extent(k) % part else (s, k)
     s = apply(s, Split(number_of(s, k), part, AxisType.REDUCE))
-    depth = s.ranges[number_of(s, k)]
+    depth, innermost = s.ranges[number_of(s, k)], newest(s)
+    for r in inner:  # the part takes the first place of them, and each the next one's
+        s = apply(s, Swap(number_of(s, innermost), number_of(s, r)))
     s, load, over = _several(s, tiles, columns, beside)
-    s = staged(s, [(load, tuple(r for r in over if r is not depth))], next(uniques))
+    lanes = machine.vector_bytes // load.dtype.itemsize
+    s = staged(s, [(load, tuple(r for r in over if r is not depth))], next(uniques), lanes)
     found = swept_in_output(s, Facts(s).reduces[0], (tiles, over[0]) if beside > 1 else (tiles,), depth)
     return merged(found, only_reduces=True) if found else _in_registers(s, tiles, depth, machine, uniques)
 

@@ -57,9 +57,10 @@ def staged(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]], unique: int
 
 
 def _along(value: UOp, over: Sequence[UOp], lanes: int) -> UOp | None:
-    """The loop along which a Load reads memory in order, if the last one, of lanes, is not: lanes of both make squares, whose rows
-    are read and whose columns are wanted (`passes.crossings`)."""
-    if lanes == 1 or value.op is not Op.LOAD or over[-1].arg.type not in _LANES or extent_of(over[-1]) % lanes:
+    """The loop along which a Load without a gate reads memory in order, if the last loop, of lanes, is not one: lanes of both make
+    squares, whose rows are read and whose columns are wanted (`passes.crossings`)."""
+    plain = value.op is Op.LOAD and len(value.src) == 1
+    if lanes == 1 or not plain or over[-1].arg.type not in _LANES or extent_of(over[-1]) % lanes:
         return None
     strides = linear(value.src[0].src[1]).terms
     if strides.get(over[-1], 0) in (0, 1):

@@ -105,14 +105,14 @@ def _cover(pieces: dict[Piece, None]) -> list[Piece]:
 def _joined(state: Vectors, value: UOp, outs: Sequence[Piece]) -> list[Piece]:
     """Pieces shorter than a vector, two and two in one accumulator where that costs less: short rows of an output, whose operands
     follow each other in a panel."""
+    short = sorted((p for p in outs if 1 < len(p) < state.width), key=lambda p: p[0])
     found: list[Piece] = []
-    for piece in sorted(outs, key=lambda p: p[0]):
-        while (
-            found and len(found[-1]) == len(piece) and 1 < len(piece) < state.width and _is_cheaper(state, value, found[-1], piece)
-        ):
+    for piece in short:
+        while found and len(found[-1]) == len(piece) < state.width and _is_cheaper(state, value, found[-1], piece):
             piece = found.pop() + piece
         found.append(piece)
-    return found
+    place = {q: k for k, p in enumerate(outs) for q in p}
+    return sorted((*(p for p in outs if p not in short), *found), key=lambda p: place[p[0]])
 
 
 def _is_cheaper(state: Vectors, value: UOp, a: Piece, b: Piece) -> bool:

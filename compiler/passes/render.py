@@ -9,6 +9,7 @@ the target's compiler allows that.
 
 from __future__ import annotations
 
+import sys
 import threading
 from queue import SimpleQueue
 from types import TracebackType
@@ -36,6 +37,11 @@ def _program(linear: UOp, source: str, binary: bytes) -> UOp:
     return UOp(Op.PROGRAM, (linear, UOp(Op.SOURCE, (), SourceArg(source)), B.binary(binary)))
 
 
+#: Seconds after which Python's lock is handed over while a compiler runs beside, which takes it back after each of a dozen calls:
+#: at Python's own 5 ms it waits longer than it works.
+SWITCH = 0.0002
+
+
 class Rendering:
     """Programs in the making, inside of a `with`: `add` an instruction list, then, when all are there, ask for its `program`. What
     the compiler raises is raised by that, in the order of asking."""
@@ -47,6 +53,7 @@ class Rendering:
         self.made: dict[UOp, UOp | BaseException] = {}
         self.jobs: SimpleQueue[UOp | None] = SimpleQueue()
         self.worker: threading.Thread | None = None
+        self.interval = 0.0  # the process's, to be put back
 
     def __enter__(self) -> Rendering:
         return self
@@ -63,6 +70,9 @@ class Rendering:
             self.jobs.put(linear)
             if self.worker is None:
                 self.worker = threading.Thread(target=self._work, name="uops-compile", daemon=True)
+                self.interval = sys.getswitchinterval()
+                if self.interval > SWITCH:
+                    sys.setswitchinterval(SWITCH)
                 self.worker.start()
 
     def program(self, linear: UOp) -> UOp:
@@ -81,6 +91,8 @@ class Rendering:
             self.jobs.put(None)
             self.worker.join()
             self.worker = None
+            if self.interval > SWITCH:  # else another one runs, which will put it back
+                sys.setswitchinterval(self.interval)
 
     def _work(self) -> None:
         while (linear := self.jobs.get()) is not None:

@@ -29,7 +29,7 @@ def races(body: Body, worker: Worker) -> Iterator[Verdict]:
     """The verdicts of a body that has parallel loops; a memory that is only read, or private, has none."""
     for memory, sites, kinds in _shared(body):
         place = f"{spelled(memory)}, {'threads' if kinds is GROUPS else 'lanes'}"
-        found = _apart(memory, sites, place) or (_owners(memory, sites, kinds, place) if kinds is GROUPS else None)
+        found = _apart(sites, place) or (_owners(sites, kinds, place) if kinds is GROUPS else None)
         if found is not None:
             yield found
             continue
@@ -131,26 +131,26 @@ def _extent(body: Body, r: UOp) -> tuple[int, int]:
 # By points
 
 
-def _apart(memory: UOp, sites: Sequence[Site], place: str) -> Verdict | None:
+def _apart(sites: Sequence[Site], place: str) -> Verdict | None:
     """No element is touched twice at all: by Stores alone, each of which writes none twice, and no two one. None else."""
-    size = size_of(memory)
+    size = size_of(sites[0])
     if size is None or any(s.kind != "store" or not mixed_radix(s) for s in sites):
         return None
-    found = marks(sites, size.const, place)
+    found = marks(sites, size, place)
     return None if found is None or isinstance(found, Verdict) else Verdict(Kind.RACE, place, By.POINTS)
 
 
-def _owners(memory: UOp, sites: Sequence[Site], kinds: frozenset[AxisType], place: str) -> Verdict | None:
+def _owners(sites: Sequence[Site], kinds: frozenset[AxisType], place: str) -> Verdict | None:
     """Which thread writes each element: another one neither writes nor reads it. None where that is too much, or sequential loops
     stand around the threads."""
-    size = size_of(memory)
-    if size is None or size.const > 8 * POINTS or any(s.kind == "atomic" for s in sites):
+    size = size_of(sites[0])
+    if size is None or size > 8 * POINTS or any(s.kind == "atomic" for s in sites):
         return None
     threads = {parallel(s, kinds) for s in sites}
     if len(threads) != 1 or any(s.loops[0].arg.type not in kinds for s in sites):
         return None
     (counters,) = threads
-    owner = np.full(size.const, -1, np.int64)
+    owner = np.full(size, -1, np.int64)
     for s in sorted(sites, key=lambda s: not s.writes):
         clash = _clash(s, owner, counters)
         if clash is None:
@@ -208,7 +208,7 @@ def _along(v: Var, known: Mapping[Var, Interval], axes: Sequence[Var]) -> Number
 def _met(a: Site, b: Site, kinds: frozenset[AxisType], same: tuple[Var, ...], place: str) -> Verdict | None:
     """Whether two sites meet in an element at the same values of `same`, in different lanes; None where that is too much, or the
     two are in different loops of lanes."""
-    size = size_of(a.memory)
+    size = size_of(a)
     mine = parallel(a, kinds)
     if size is None or mine != parallel(b, kinds):
         return None
@@ -223,7 +223,7 @@ def _met(a: Site, b: Site, kinds: frozenset[AxisType], same: tuple[Var, ...], pl
             key = key * (v.high - v.low + 1) + at[v] - v.low
         for v in mine:
             who = who * (v.high - v.low + 1) + at[v] - v.low
-        key = key * size.const + index
+        key = key * size + index
         tables.append((np.broadcast_to(key, keep.shape)[keep], np.broadcast_to(who, keep.shape)[keep]))
     (keys, lanes), (other, others) = tables
     order = np.argsort(keys, kind="stable")
@@ -239,7 +239,7 @@ def _met(a: Site, b: Site, kinds: frozenset[AxisType], same: tuple[Var, ...], pl
     bad = np.flatnonzero(there & ((least[at_] != others) | (most[at_] != others)))
     if not bad.size:
         return Verdict(Kind.RACE, place, By.POINTS)
-    k = int(other[bad[0]] % size.const)
+    k = int(other[bad[0]] % size)
     lane = int(least[at_[bad[0]]] if least[at_[bad[0]]] != others[bad[0]] else most[at_[bad[0]]])
     words = f"lanes {lane} and {int(others[bad[0]])} meet in element {k}: {a.kind} at {a.at}, {b.kind} at {b.at}"
     return Verdict(Kind.RACE, place, By.POINTS, Counterexample({"element": k}, words))

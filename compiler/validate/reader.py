@@ -33,7 +33,8 @@ Read = Lin | Cond | list["Lin | Cond"] | None
 @dataclass(frozen=True, slots=True)
 class Site:
     """One access, for all iterations of its `loops` (outermost first) and for its `lane`. `at` is its place in the order of the
-    body. The loops' bounds are in the unknowns, and in `within` where they depend on others."""
+    body, `size` what the memory has of elements. The loops' bounds are in the unknowns, and in `within` where they depend on
+    others."""
 
     kind: str
     node: UOp
@@ -44,6 +45,7 @@ class Site:
     lane: Var | None
     within: Cond
     at: int
+    size: Lin
 
     @property
     def condition(self) -> Cond:
@@ -80,16 +82,9 @@ def spelled(memory: UOp) -> str:
     return f"{memory.arg.addrspace.value} buffer {memory.arg.unique}"
 
 
-def size_of(memory: UOp) -> Lin | None:
-    """Elements of a memory; None where a variable decides."""
-    if memory.op is Op.BUFFER:
-        return Lin(int(memory.arg.size))
-    n = 1
-    for d in memory.shape or ():
-        if not isinstance(d, int):
-            return None
-        n *= d
-    return Lin(n)
+def size_of(s: Site) -> int | None:
+    """Elements of the memory of an access; None where a variable decides."""
+    return None if s.size.terms else s.size.const
 
 
 def counter(r: UOp) -> Var:
@@ -146,8 +141,16 @@ class _Reader:
         made = []
         for index, condition, one in _parted(found, lane):
             assert isinstance(index, Lin) and isinstance(condition, Cond)
-            made.append(Site(_KIND[u.op], u, memory, index, condition, loops, one, within, at))
+            index = T.under(index, T.conjuncts(condition))
+            made.append(Site(_KIND[u.op], u, memory, index, condition, loops, one, within, at, self.size(memory)))
         return made
+
+    def size(self, memory: UOp) -> Lin:
+        """Elements of a memory; of some, variables decide (R48)."""
+        found = Lin(int(memory.arg.size)) if memory.op is Op.BUFFER else T.ONE
+        for d in memory.shape or () if memory.op is Op.PARAM else ():
+            found = T.mul(found, Lin(d) if isinstance(d, int) else self._lin(d))
+        return found
 
     def _index(self, address: UOp) -> Read:
         """The element that an address names; of a whole memory, all of them."""
@@ -191,16 +194,19 @@ class _Reader:
             return _stacked([self.known[s] for s in u.src])
         if u.op is Op.INDEX and u.src[0] in self.known:
             return self._lane(u)
-        rule = _LEAVES.get(u.op)
-        if rule is not None:
-            return rule(self, u)
+        leaf = _LEAVES.get(u.op)
+        if leaf is not None:
+            return leaf(self, u)
         operands = [self.known.get(s) for s in u.src]
-        if u.op not in _RULES or any(x is None for x in operands):
+        read = [x for x in operands if x is not None]
+        if u.op not in _RULES or len(read) < len(operands):
             return self.unknown(u)
-        if any(isinstance(x, list) for x in operands):
-            n = next(len(x) for x in operands if isinstance(x, list))
-            return [_RULES[u.op](self, u, *(_at(x, k, n) for x in operands)) for k in range(n)]
-        return _RULES[u.op](self, u, *operands)
+        made = _RULES[u.op]
+        lists = [x for x in read if isinstance(x, list)]
+        if not lists:
+            return made(self, u, *read)
+        n = len(lists[0])
+        return _stacked([made(self, u, *(_at(x, k, n) for x in read)) for k in range(n)])
 
     def held(self, u: UOp) -> Read:
         """What a Load gives: of memory that the body only reads, a function of the element."""
@@ -214,7 +220,7 @@ class _Reader:
             found: Read = Cond("held", (str(memory.arg.slot), index))
         else:
             found = T.of(App(f"held-{u.dtype.short}-{memory.arg.slot}", (index,)))
-        return found if len(u.src) == 1 else _where(self, u, known[2], found, known[1])  # type: ignore[arg-type]
+        return found if len(u.src) == 1 else _where(self, u, known[2], found, known[1])
 
     def _lane(self, u: UOp) -> Read:
         """One element of a vector."""
@@ -223,16 +229,14 @@ class _Reader:
         if not isinstance(n, int) or not isinstance(k, Lin):
             return self.unknown(u)
         if isinstance(whole, list):
-            chosen = [whole[x.const] for x in _elements(k, u.shape) if not x.terms]
-            return (
-                _stacked(list(chosen))
-                if u.shape and len(chosen) == u.shape[0]
-                else chosen[0]
-                if not u.shape and chosen
-                else self.unknown(u)
-            )
+            at = _elements(k, u.shape)
+            if any(x.terms for x in at):
+                return self.unknown(u)
+            chosen = [whole[x.const] for x in at]
+            return _stacked([*chosen]) if u.shape else chosen[0]
         if whole is not None and not any(v.loaded for v in T.unknowns(whole)) and not T.is_free(whole):
-            return T.substituted(whole, {lane_of(n): k})
+            found: Read = T.substituted(whole, {lane_of(n): k})
+            return found
         return self.unknown(u)
 
     def unknown(self, u: UOp) -> Read:
@@ -291,7 +295,7 @@ def _listed(instructions: Sequence[UOp]) -> list[tuple[UOp, tuple[UOp, ...]]]:
 
 def _elements(k: Lin, shape: tuple[Dim, ...] | None) -> list[Lin]:
     """A position per lane."""
-    n = int(shape[0]) if shape else 1  # type: ignore[arg-type]
+    n = int(str(shape[0])) if shape else 1
     return [T.settled(T.substituted(k, {lane_of(n): Lin(j)})) for j in range(n)] if shape else [k]
 
 

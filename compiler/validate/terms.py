@@ -8,7 +8,7 @@ Spec: R01 to R05 and R08.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -132,6 +132,24 @@ def substituted(x: Any, put: Mapping[Var, Lin]) -> Any:
 def settled(a: Lin) -> Lin:
     """A sum without unknowns as a number."""
     return a if not a.terms or unknowns(a) or has_free(a) else Lin(int(values(a, {})))
+
+
+def under(a: Lin, known: Sequence[Cond]) -> Lin:
+    """A sum where some conditions are known to hold: a choice by one of them is made."""
+    found = Lin(a.const)
+    for t, c in a.terms:
+        if isinstance(t, App) and known:
+            if t.op == "where" and t.args[0] in known:
+                found = add(found, under(_sum(t.args[1]), known), c)
+                continue
+            t = App(t.op, tuple([under(x, known) if isinstance(x, Lin) else x for x in t.args]))
+        found = add(found, of(t), c)
+    return found
+
+
+def _sum(x: Lin | Cond) -> Lin:
+    assert isinstance(x, Lin)
+    return x
 
 
 def unknowns(x: Lin | Cond | App | str, found: dict[Var, None] | None = None) -> dict[Var, None]:

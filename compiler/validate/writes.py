@@ -76,10 +76,8 @@ def copy(s: Site, mark: str) -> Site:
     """The site in a world of its own; named variables are the same in all."""
     own = [v for x in (s.index, s.condition) for v in T.unknowns(x)]
     put = {v: T.of(renamed(v, mark)) for v in (*own, *s.counters) if v in s.counters or v.loaded}
-    return Site(
-        s.kind, s.node, s.memory, T.substituted(s.index, put), T.substituted(s.gate, put), s.loops, s.lane,
-        T.substituted(s.within, put), s.at,
-    )  # fmt: skip
+    index, gate, within = (T.substituted(x, put) for x in (s.index, s.gate, s.within))
+    return Site(s.kind, s.node, s.memory, index, gate, s.loops, s.lane, within, s.at, s.size)
 
 
 def mixed_radix(s: Site, fixed: Sequence[Var] = ()) -> bool:
@@ -147,12 +145,12 @@ def written(memory: UOp, before: Sequence[Site], after: Sequence[Site], read: bo
         if s.kind != "atomic":
             yield once(s, worker, read)
     place = spelled(memory)
-    size = size_of(memory)
-    marked = None if size is None else marks(after, size.const, None if read else place)
+    size = size_of(after[0])
+    marked = None if size is None else marks(after, size, None if read else place)
     if isinstance(marked, Verdict):
         yield marked
         return
-    wanted = None if size is None else marks(before, size.const, None)
+    wanted = None if size is None else marks(before, size, None)
     if marked is not None and wanted is not None and not isinstance(wanted, Verdict):
         yield Verdict(Kind.ONCE, f"stores of {place}", By.POINTS)
         yield _compared(Kind.COVER, place, wanted, marked)
@@ -258,7 +256,23 @@ def covers(before: Sequence[Site], after: Sequence[Site], worker: Worker) -> Ite
     """Each element that is written before is written after, and the other way around."""
     for some, others, words in ((before, after, "before"), (after, before, "after")):
         for s in some:
-            yield by_solver(among(s, others, Kind.COVER, f"{s} {words}"), worker)
+            yield _found(among(s, others, Kind.COVER, f"{s} {words}"), worker)
+
+
+#: What covers an access whose place, or gate, is a value of memory, where that went through memory of the kernel.
+BY_VALUE = "what the index or the gate is, is a value: stages"
+
+
+def _found(c: Claim, worker: Worker) -> Verdict:
+    """Whether the solver finds the iterations that `decoded` proposes right. If not, there may be others: nothing is refuted, and
+    what depends on values of memory is left to the check of values."""
+    v = by_solver(c, worker)
+    if v.proved:
+        return v
+    if T.has_free(c.given) or T.has_free(c.goal) or any(u.loaded for u in T.unknowns(c.goal, T.unknowns(c.given))):
+        return Verdict(c.kind, c.place, By.INTERPRETER, why=BY_VALUE)
+    words = v.why if v.counterexample is None else f"no iteration was found, {v.counterexample.words}"
+    return Verdict(c.kind, c.place, None, why=words)
 
 
 def among(s: Site, others: Sequence[Site], kind: Kind, place: str) -> Claim:
@@ -293,10 +307,12 @@ def decoded(s: Site, element: Lin) -> Cond | None:
 
 def _digits(digits: Iterable[tuple[Var, int]], rest: Lin, known: Mapping[Var, Interval], put: dict[Var, Lin]) -> Lin:
     """Put the digits of `rest`; gives what is left of it."""
-    for v, c in sorted(digits, key=lambda d: -abs(d[1])):
-        low, high = known.get(v, (v.low, v.high))
-        start = low if c > 0 else high
+    ordered = sorted(digits, key=lambda d: -abs(d[1]))
+    limits = [known.get(v, (v.low, v.high)) for v, _ in ordered]
+    starts = [low if c > 0 else high for (_, c), (low, high) in zip(ordered, limits)]  # where each counts least
+    for (_, c), start in zip(ordered, starts):
         rest = T.add(rest, Lin(c * start), -1)
+    for (v, c), (low, high), start in zip(ordered, limits, starts):
         step = _bounded(T.of(App("idiv", (rest, Lin(abs(c))))), high - low)
         put[v] = T.add(Lin(start), step, 1 if c > 0 else -1)
         rest = T.add(rest, step, -abs(c))
@@ -320,7 +336,7 @@ def _alike(x: Lin | Cond | str, y: Lin | Cond | str, s: Site, known: Mapping[Var
     if len(apps[0]) != len(apps[1]):
         return False
     for (t, c), (o, k) in zip(*apps):
-        if c != k or not _unified(t, o, s, known, put):  # type: ignore[arg-type]
+        if c != k or not _unified(t, o, s, known, put):
             return False
     rest = Lin(x.const, tuple([(t, c) for t, c in x.terms if isinstance(t, Var) and t not in s.counters]))
     value = Lin(y.const, tuple([(t, c) for t, c in y.terms if isinstance(t, Var)]))
@@ -357,21 +373,20 @@ def agreement_claims(before: Body, after: Body) -> Iterator[Claim]:
 
 
 def reads(slot: int, before: Body, after: Body, worker: Worker) -> Iterator[Verdict]:
-    """What is read of an argument after was read before, or is written by the kernel itself; and the other way around."""
+    """What is read of an argument after was read before, or is written by the kernel itself."""
     old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
-    loads = [[s for s in sites if not s.writes] for sites in (old, new)]
-    own = [s for s in new if s.writes]
-    for words, some, others in (("after", loads[1], (*loads[0], *own)), ("before", loads[0], (*loads[1], *own))):
-        if some and (words == "after" or not own):
-            yield from _reads(f"loads of argument {slot} {words}", some, others, worker)
+    loads = [s for s in new if not s.writes]
+    if loads:
+        others = (*(s for s in old if not s.writes), *(s for s in new if s.writes))
+        yield from _reads(f"loads of argument {slot}", loads, others, worker)
 
 
 def _reads(place: str, some: Sequence[Site], others: Sequence[Site], worker: Worker) -> Iterator[Verdict]:
-    size = size_of(some[0].memory)
-    allowed = None if size is None else marks(others, size.const, None)
+    size = size_of(some[0])
+    allowed = None if size is None else marks(others, size, None)
     for s in some:
         found = None if allowed is None or isinstance(allowed, Verdict) else _among_marks(s, allowed, place)
-        yield found or by_solver(among(s, others, Kind.READS, str(s)), worker)
+        yield found or _found(among(s, others, Kind.READS, str(s)), worker)
 
 
 def _among_marks(s: Site, allowed: Numbers, place: str) -> Verdict | None:

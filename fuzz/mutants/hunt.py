@@ -34,7 +34,7 @@ Json = dict[str, Any]
 #: What a campaign draws: all that a backend of one device runs.
 KINDS = tuple(k for k in kinds.KINDS if k not in ("devices", "bestiary"))
 #: Oracles that are no comparison of two answers.
-NOT_DIFFERENTIAL = frozenset({"form"})
+NOT_DIFFERENTIAL = frozenset({"form", "validated"})
 #: What the hunt by answers alone changes beside: rules need no proof, and no verifier runs between passes. Only a package that an
 #: overlay made can be told so.
 BLIND = (
@@ -47,7 +47,7 @@ MOST, REDUCING = 100, 30.0
 _GOLDENS = ("tests/compiler/test_stage_goldens.py", "tests/backends/test_llvm_render.py", "tests/backends/test_opencl_launch.py")
 #: What the pipeline says of a graph that its verifier refuses.
 _MALFORMED = "no well-formed"
-_LOOK = 0.1
+_LOOK = 0.5
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 

@@ -12,7 +12,7 @@ entry:
 loop3:
   %i3 = phi i64 [ 0, %entry ], [ %i3.next, %next3 ]
   %i3.in = icmp slt i64 %i3, 37
-  br i1 %i3.in, label %body3, label %done3
+  br i1 %i3.in, label %body3, label %done3, !prof !0
 body3:
   %v0 = getelementptr i16, ptr %p0, i64 %i3
   %v1 = add i64 %i3, %s2
@@ -42,4 +42,5 @@ done3:
   ret void
 }
 
+!0 = !{!"branch_weights", i32 37, i32 1}
 attributes #0 = { nounwind "no-builtins" }

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scheduled_programs import PROGRAMS, inputs, layernorm, matmul, p, softmax
 
+from uops import Tensor
 from uops.compiler.optimize.accesses import accesses, merged
 from uops.compiler.optimize.heuristics import LONG, choose
 from uops.compiler.optimize.schedule import Schedule, around_fills, begin, reason_against, sink
@@ -15,6 +16,7 @@ from uops.compiler.passes.callify import callify, outputs
 from uops.compiler.passes.optimize import optimize
 from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.target import PLAIN, Machine
+from uops.compiler.tensor.realize import capture
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -23,7 +25,7 @@ from uops.spec.dialects import Dialect
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.optops import Padto, Split
-from uops.spec.scope import closed_by
+from uops.spec.scope import closed_by, open_ranges
 from uops.spec.verify import verify
 
 WIDE, NARROW = Machine(vector_bytes=64, registers=32), Machine(vector_bytes=16, registers=16)
@@ -68,6 +70,17 @@ def test_a_gemm_is_a_tile_of_registers() -> None:
     lanes, rows = max(upcast), min(upcast)
     assert lanes % 16 == 0 and rows > 1
     assert rows * (lanes // 16) + lanes // 16 + 1 <= WIDE.registers
+
+
+@pytest.mark.parametrize(("columns", "depth", "squares"), [(64, 32, True), (64, 30, False), (60, 32, False)])
+def test_a_panel_that_lies_across_its_lanes_is_filled_in_squares(columns: int, depth: int, squares: bool) -> None:
+    """As many rows of memory as a vector has lanes are read, and turned in registers; where no square divides it, one by one."""
+    s = choose(first(matmul(p(0, 60, depth), b.permute(p(1, columns, depth), (1, 0)))), WIDE, count(100))
+    order = toposort(s.effect)
+    needs = open_ranges(order)
+    (fill,) = (u for u in order if u.op is Op.STORE and u.src[0].src[0].op is Op.BUFFER)
+    lanes = sorted(int(r.src[0].arg.value) for r in needs[fill] if r.arg.type is AxisType.UPCAST)
+    assert (lanes == [16, 64]) == squares and len(lanes) == 1 + squares
 
 
 def test_rows_that_a_tile_adds_read_what_the_last_row_reads() -> None:
@@ -123,6 +136,20 @@ def test_loops_that_are_one_walk_are_joined() -> None:
     assert shape(merged(first(b.reduce(p(0, 6, 64), Op.ADD, (0, 1))))) == [("R", 384)]
     padded = first(b.pad(p(0, 4, 4), (0, 0), (4, 6)))  # a gate needs the inner loop alone
     assert shape(merged(padded)) == [("L", 4), ("L", 6)]
+
+
+def test_pixels_are_joined_beside_what_each_channel_has() -> None:
+    """The loop that addresses a bias alone is not one of those joined."""
+    bias = b.expand(b.reshape(p(1, 3), (3, 1, 1)), (3, 4, 5))
+    graph = b.add(b.mul(b.permute(p(0, 4, 5, 3), (2, 0, 1)), p(2, 3, 4, 5)), bias)
+    assert shape(merged(first(graph))) == [("L", 3), ("L", 20)]
+
+
+def test_the_steps_of_a_convolution_are_one_loop_of_its_panel() -> None:
+    image, taps = (Tensor.from_numpy(np.zeros(n, np.float32)) for n in ((1, 20, 30, 30), (40, 20, 3, 3)))
+    graph, _ = capture(image.conv2d(taps, padding=1))
+    s = choose(first(graph), WIDE, count(100))
+    assert [n for letter, n in shape(s) if letter == "R"] == [180] and len(local_sizes(s)) == 1
 
 
 def test_an_access_has_its_stride_in_every_loop() -> None:

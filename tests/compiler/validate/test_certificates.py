@@ -14,6 +14,7 @@ from uops.cli import main
 from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import certificate as C
 from uops.spec import build as b
+from uops.spec import dtypes as dt
 from uops.spec.errors import UopsError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
@@ -33,6 +34,12 @@ def worker():
 
 def certified(name: str, backend: str = "llvm") -> C.Json:
     return C.certify(parse_file(str(PROGRAMS / f"{name}.uops")), get(backend).target)
+
+
+def transposed() -> C.Json:
+    """The certificate of a kernel that rules simplify."""
+    graph = b.contiguous(b.permute(b.param(0, (3, 5), dt.float32), (1, 0)))
+    return C.certify(graph, get("llvm").target)
 
 
 def _put(root: UOp, change: Callable[[UOp, UOp], UOp]) -> UOp:
@@ -63,7 +70,8 @@ def alterations(root: UOp) -> Iterator[Callable[[UOp], UOp]]:
 
 
 def forged(made: C.Json, names: tuple[str, ...], alter: Callable[[UOp], UOp]) -> C.Json | None:
-    """The certificate with some texts altered, and what it says of its claims made to fit; None where that is no graph, or the same."""
+    """The certificate with some texts altered, and what it says of its claims made to fit; None where that is no graph, or the
+    same."""
     found = copy.deepcopy(made)
     try:
         for name in names:
@@ -79,7 +87,7 @@ def forged(made: C.Json, names: tuple[str, ...], alter: Callable[[UOp], UOp]) ->
 def test_a_certificate_holds(name, worker):
     made = certified(name)
     assert made["claims"] and made["trusted"]
-    assert C.check(json.loads(C.dump(made)), worker) == []
+    assert list(C.faults(json.loads(C.dump(made)), worker)) == []
 
 
 @pytest.mark.parametrize(("name", "backend"), [("gemm", "llvm"), ("gather", "c")])
@@ -91,28 +99,27 @@ def test_an_altered_index_gate_or_constant_makes_it_fail(name, backend, names, w
         found = forged(made, names, alter)
         if found is not None:
             tried += 1
-            assert C.check(found, worker), found["texts"][names[-1]]
+            assert next(C.faults(found, worker), None), found["texts"][names[-1]]
     assert tried >= 5
 
 
 def test_a_claim_that_is_left_out_makes_it_fail(worker):
     made = certified("arange")
     made["claims"].pop()
-    assert C.check(made, worker) == ["the claims of the texts are not those written down"]
+    assert list(C.faults(made, worker)) == ["the claims of the texts are not those written down"]
 
 
 def test_a_step_that_is_no_instance_of_its_rule_makes_it_fail(worker):
-    made = certified("scatter_add")
-    k = next(k for k, steps in enumerate(made["steps"]) if steps)
-    made["steps"][k][0][2] = show(b.index(7))
-    assert any("no instance" in why for why in C.check(made, worker))
+    made = transposed()
+    made["steps"][0][0][2] = show(b.index(7))
+    assert any("no instance" in why for why in C.faults(made, worker))
 
 
 def test_a_rule_that_changed_makes_it_fail(worker):
-    made = certified("scatter_add")
+    made = transposed()
     name = next(iter(made["rules"]))
     made["rules"][name] = "0" * 64
-    assert f"rule {name} is another one now" in C.check(made, worker)
+    assert f"rule {name} is another one now" in list(C.faults(made, worker))
 
 
 def test_the_commands_write_and_check_it_and_name_what_it_rests_on(tmp_path):

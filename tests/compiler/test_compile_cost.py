@@ -1,0 +1,76 @@
+"""What compiling a small graph may cost, in units that no other process changes: nodes made and Python functions called."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+
+import pytest
+
+from uops.backends.llvm.render import OPS, render
+from uops.backends.llvm.types import NATIVE
+from uops.compiler.config import Config
+from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
+from uops.compiler.target import Machine
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec import node
+from uops.spec.node import UOp
+
+#: Bounds on a chain of 12 elementwise operations, a tenth above what was seen.
+NODES, CALLS = 180, 5300
+
+
+class Rendered:
+    """A target whose native compiler costs nothing."""
+
+    name = key = "rendered"
+    ops, dtypes = OPS, frozenset(NATIVE)
+    machine = Machine(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), line=64, cores=1, fma=True, masks=True)
+
+    def render(self, linear: UOp) -> str:
+        return render(linear)
+
+    def compile(self, source: str) -> bytes:
+        return source.encode()
+
+
+def chain(k: int) -> UOp:
+    u = b.param(0, (1000,), dt.float32)
+    for _ in range(2):
+        u = b.neg(b.sub(b.sqrt(b.mul(b.add(u, 1.0 + k), 0.5 + k)), 2.0 + k))
+        u = b.maximum(u, -3.0 - k)
+    return u
+
+
+def lowered(graph: UOp) -> UOp:
+    """What all passes give, each kernel anew and without the verifier."""
+    state = Lowering(Rendered(), Config(reuse=False, verify=False))  # type: ignore[arg-type] # it loads nothing
+    for p in PIPELINE:
+        graph = run_pass(p, graph, state)
+    return graph
+
+
+def test_a_chain_of_operations_makes_few_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered(chain(1))
+    graph, made = chain(2), list[UOp]()
+    monkeypatch.setattr(node, "created", made.append)
+    lowered(graph)
+    assert len(made) <= NODES
+
+
+def test_a_chain_of_operations_calls_few_functions() -> None:
+    for k in range(3, 6):
+        lowered(chain(k))
+    graph, calls = chain(6), [0]
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        calls[0] += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        lowered(graph)
+    finally:
+        sys.setprofile(before)
+    assert calls[0] <= CALLS

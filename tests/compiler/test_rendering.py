@@ -1,0 +1,71 @@
+"""Kernels that are compiled beside the lowering: Python's lock changes hands quickly meanwhile, and as before afterwards."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from uops.compiler.passes.render import SWITCH, Rendering
+from uops.compiler.target import Machine
+from uops.spec.errors import CompileError
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+
+
+class Beside:
+    """A target that notes how long a thread holds the lock while it compiles."""
+
+    name = key = "beside"
+    ops, dtypes = frozenset[Op](), frozenset[object]()
+    beside, machine = True, Machine(cores=2)
+
+    def __init__(self, fails: bool = False) -> None:
+        self.fails = fails
+        self.seen: list[float] = []
+
+    def render(self, linear: UOp) -> str:
+        return ""
+
+    def compile(self, source: str) -> bytes:
+        self.seen.append(sys.getswitchinterval())
+        if self.fails:
+            raise CompileError("no code")
+        return b"code"
+
+
+@pytest.fixture(autouse=True)
+def usual() -> Iterator[float]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(0.005)
+    yield sys.getswitchinterval()
+    sys.setswitchinterval(before)
+
+
+def test_the_lock_changes_hands_quickly_while_a_compiler_runs(usual: float) -> None:
+    target, linear = Beside(), UOp(Op.LINEAR)
+    with Rendering(target) as rendering:  # type: ignore[arg-type] # it loads nothing
+        rendering.add(linear)
+        assert rendering.program(linear).op is Op.PROGRAM
+    assert target.seen == [pytest.approx(SWITCH, rel=0.02)]
+    assert sys.getswitchinterval() == usual
+
+
+def test_a_compiler_that_fails_leaves_the_lock_as_it_was(usual: float) -> None:
+    linear = UOp(Op.LINEAR)
+    with Rendering(Beside(fails=True)) as rendering:  # type: ignore[arg-type]
+        rendering.add(linear)
+        with pytest.raises(CompileError, match="no code"):
+            rendering.program(linear)
+    assert sys.getswitchinterval() == usual
+
+
+def test_two_at_a_time_put_back_what_the_first_found(usual: float) -> None:
+    a, b = Rendering(Beside()), Rendering(Beside())  # type: ignore[arg-type]
+    with a:
+        a.add(UOp(Op.LINEAR))
+        with b:
+            b.add(UOp(Op.LINEAR))
+        assert sys.getswitchinterval() == pytest.approx(SWITCH, rel=0.02)
+    assert sys.getswitchinterval() == usual

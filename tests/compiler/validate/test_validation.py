@@ -1,0 +1,149 @@
+"""Validation as a setting of the compiler: what it proves, when it raises, and what it loads."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from uops.backends.registry import get
+from uops.compiler import Config, compile, lower
+from uops.compiler.log import Log
+from uops.compiler.prove.solver import NoSolver, Worker
+from uops.compiler.rewrite import Step
+from uops.compiler.validate import Invalid, Kind, launch, taken
+from uops.compiler.validate import terms as T
+from uops.compiler.validate.decide import by_points, by_solver, by_sums
+from uops.compiler.validate.kernel import kernel
+from uops.compiler.validate.model import Claim
+from uops.compiler.validate.terms import App, Cond, Lin, Var
+from uops.compiler.validate.values import COVERED, arranged, replay
+from uops.fuzz.generate import case
+from uops.fuzz.stages import KEEPS
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.errors import Unsound
+from uops.spec.text import parse
+
+CHECKED = Config(validate=True, reuse=False)
+
+
+def product():
+    x, y = b.param(0, (5, 7), dt.float32), b.param(1, (7, 3), dt.float32)
+    return b.reshape(b.reduce(b.mul(b.reshape(x, (5, 7, 1)), b.reshape(y, (1, 7, 3))), b.Op.ADD, (1,)), (5, 3))
+
+
+@pytest.mark.parametrize("name", ["llvm", "c"])
+def test_a_validated_program_runs_and_is_counted(name):
+    taken()
+    program = compile(product(), get(name).target, CHECKED)
+    counts = taken()
+    assert counts["kernels"] == 1 and sum(counts.values()) > 8 and not any("not proved" in k for k in counts)
+    inputs = {"p0": np.ones((5, 7), np.float32), "p1": np.ones((7, 3), np.float32)}
+    assert np.array_equal(program(inputs).values[0], run(product(), inputs).values[0])
+
+
+@pytest.mark.parametrize("seed", range(40, 52))
+def test_programs_of_the_generator_are_validated(seed):
+    try:
+        lower(case(seed).graph, get("c").target, config=Config(validate=True, reuse=False, forced=seed), upto="plan")
+    except Unsound as e:
+        pytest.fail(str(e))
+
+
+def test_a_kernel_that_is_not_validated_is_an_error_that_names_the_obligation(monkeypatch):
+    def lazy(before, after, worker):
+        return [v for v in kernel(before, parse(show_half(after)), worker)]
+
+    def show_half(after):
+        from uops.spec.text import show
+
+        return show(after).replace("range 5,", "range 4,")
+
+    monkeypatch.setattr(launch, "kernel", lazy)
+    with pytest.raises(Invalid, match="all written: argument 0: refuted: element 12 is not written"):
+        lower(b.add(b.param(0, (5, 3), dt.float32), b.param(1, (5, 1), dt.float32)), get("c").target, upto="plan", config=NEVER)
+
+
+NEVER = Config(validate=True, reuse=False, optimize=False)
+
+
+def test_without_a_solver_it_is_an_error_that_says_what_to_install(monkeypatch):
+    def absent():
+        raise NoSolver("the prover needs Z3: pip install 'uops[prove]'")
+
+    monkeypatch.setattr(launch, "version", absent)
+    with pytest.raises(NoSolver, match="uops\\[prove\\]"):
+        lower(product(), get("c").target, upto="plan", config=CHECKED)
+
+
+def test_the_compiler_loads_neither_validation_nor_the_solver():
+    code = "import sys, uops.compiler, uops.compiler.pipeline; print([m for m in sys.modules if 'validate' in m or m == 'z3'])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_every_pass_that_replays_nothing_names_its_check():
+    assert {"optimize", "expand"} <= set(COVERED) and set(COVERED) - {"accumulate", "widths", "decompose", "join"} <= set(KEEPS)
+
+
+# Values
+
+
+def test_a_step_that_no_proved_rule_makes_is_refused():
+    x = b.param(0, (), dt.int32)
+    before = b.add(x, 0)
+    assert replay(before, x, [Step("made-up", before, x, {})], {}) == "rule made-up is not proved"
+    assert replay(before, x, [], {}) == "the steps of the log give something else"
+
+
+def test_a_list_that_leaves_out_or_misplaces_an_instruction_is_refused():
+    graph = parse("%0 = param (1), slot=0 : f32\n%1 = index %0, 0\n%2 = const 1.0 : f32\n%3 = store %1, %2\n%4 = sink %3")
+    store = graph.src[0]
+    index = store.src[0]
+    for instructions, proved in (((index.src[0], index, store), True), ((index.src[0], index), False), ((store, index), False)):
+        assert arranged(graph, b.UOp(b.Op.LINEAR, instructions)).proved is proved
+
+
+# Claims
+
+X, Y = Var("x", 0, 9), Var("y", 0, 3)
+CLAIMS = {
+    "4x+y <= 39": (T.TRUE, T.at_least(Lin(39, ((X, -4), (Y, -1)))), True),
+    "4x+y <= 38": (T.TRUE, T.at_least(Lin(38, ((X, -4), (Y, -1)))), False),
+    "x < 3 gives 4x+y < 12": (T.at_least(Lin(2, ((X, -1),))), T.at_least(Lin(11, ((X, -4), (Y, -1)))), True),
+    "x // 4 < 3": (T.TRUE, T.at_least(Lin(2, ((App("idiv", (T.of(X), Lin(4))), -1),))), True),
+    "x % 4 is y": (T.TRUE, T.is_zero(Lin(0, ((App("mod", (T.of(X), Lin(4))), 1), (Y, -1)))), False),
+    "x wraps": (T.TRUE, T.at_least(T.of(App("wrap-i8", (Lin(120, ((X, 1),)),)))), False),
+    "x or not x": (T.TRUE, Cond("or", (T.is_zero(T.of(X)), T.negated(T.is_zero(T.of(X))))), True),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_sums_points_and_the_solver_agree(name):
+    given, goal, true = CLAIMS[name]
+    claim = Claim(Kind.BOUNDS, name, given, goal)
+    worker = Worker(seconds=20.0)
+    try:
+        points, solved = by_points(claim), by_solver(claim, worker)
+    finally:
+        worker.close()
+    assert points is not None and points.proved is true and solved.proved is true
+    assert true or not by_sums(claim)
+    assert true or solved.counterexample is not None
+
+
+def test_what_the_solver_does_not_decide_is_no_proof(monkeypatch):
+    claim = Claim(Kind.BOUNDS, "", T.TRUE, T.at_least(Lin(-1, ((App("held-i32-1", (T.of(X),)), 1),))))
+    worker = Worker(seconds=20.0)
+    try:
+        found = by_solver(claim, worker)
+    finally:
+        worker.close()
+    assert not found.proved and found.by is None and found.counterexample is None
+
+
+def test_moves_are_found_by_what_they_made():
+    from uops.compiler.validate.values import moves_of
+
+    assert moves_of(Log()) == {}
