@@ -42,6 +42,9 @@ def opposed(u: UOp) -> bool:
 
 def memory(u: UOp) -> UOp:
     """The Param or Buffer that a reference is a view of."""
-    while u.op in (Op.INDEX, Op.AFTER, Op.BITCAST):
+    while u.op in _VIEWS:
         u = u.src[0]
     return u
+
+
+_VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})

@@ -18,7 +18,7 @@ from uops.compiler.pattern import Binding, Pattern, instantiate, match, spell
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.errors import Crash
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UOp, orders, toposort
 from uops.spec.ops import Op
 from uops.spec.record import dataclass as record
 
@@ -163,8 +163,8 @@ class Rewriter:
 
 
 def _missing(root: UOp, done: Mapping[UOp, object]) -> Iterable[UOp]:
-    """The nodes at and below `root` that are not done, sources first."""
-    if not done:
+    """The nodes at and below `root` that are not done, sources first; others too, where an order is known."""
+    if not done or (orders.kept is not None and root in orders.kept):
         return toposort(root)
     order: dict[UOp, None] = {}
     try:
@@ -228,6 +228,8 @@ def cost(root: UOp) -> int:
     if root in found:
         return found[root]
     for u in _missing(root, found):
+        if u in found:
+            continue
         misplaced = u.op in _COMMUTES and u.src[0].op is Op.CONST and u.src[1].op is not Op.CONST
         found[u] = (WEIGHT.get(u.op, _DEFAULT_WEIGHT) if u.src else 1) + sum(found[s] for s in u.src) + misplaced
         if u.op in _DIVISIONS:

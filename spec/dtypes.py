@@ -140,9 +140,9 @@ def _by_name(name: str) -> DType:
     return DTYPES[name]
 
 
-# The published promotion lattice of the builders (R25): an edge leads to the next wider dtype. Every two dtypes have one least upper
-# bound, so that promotion is associative. A float wins over an integer, uint64 over a signed integer; two fp8 kinds meet in float16,
-# and bfloat16 meets any other float of at most 16 bits in float32.
+# The published promotion lattice of the builders (R25): an edge leads to the next wider dtype. Every two dtypes have one least
+# upper bound, so that promotion is associative. A float wins over an integer, uint64 over a signed integer; two fp8 kinds meet in
+# float16, and bfloat16 meets any other float of at most 16 bits in float32.
 _UP: dict[DType, tuple[DType, ...]] = {
     bool_: (uint8, int8, index),
     index: (uint8, int8),

@@ -65,16 +65,20 @@ def addresses(instructions: Sequence[UOp], references: Iterable[UOp]) -> Address
     memory = frozenset(references)
     wide: set[UOp] = set()
     other: set[UOp] = set()  # used otherwise
-    for u in reversed(instructions):
+    only: set[UOp] = set()
+    for u in reversed(instructions):  # users first: what is known of a node is complete
         if u.op is Op.INDEX and u.src[0] in memory:
             _need(u.src[1], wide, other)
             other.add(u.src[0])
             continue
-        if u in wide and is_exact(u):
+        exact = u in wide and is_exact(u)
+        if exact:
             wide.update(u.src)
-        if u not in wide or u in other or not (is_exact(u) or u.shape != ()):
+        if u in wide and u not in other and (exact or u.shape != ()):
+            only.add(u)
+        else:
             other.update(u.src)
-    return Addresses(frozenset(wide), frozenset(u for u in wide - other if u.shape != () or is_exact(u)))
+    return Addresses(frozenset(wide), frozenset(only))
 
 
 def _need(index: UOp, wide: set[UOp], other: set[UOp]) -> None:

@@ -146,7 +146,7 @@ def _row_bytes(s: Schedule, tiles: UOp, load: UOp) -> int:
     f = Facts(s)
     common = f.needs[load] - set(closed_by(f.reduces[0]))
     rows = (a.node for a in f.below(f.reduces[0]) if tiles in f.needs[a.node])
-    return max(math.prod(map(extent, f.needs[u] - common)) * u.dtype.itemsize for u in rows)
+    return max((math.prod(map(extent, f.needs[u] - common)) * u.dtype.itemsize for u in rows), default=0)
 
 
 def _panels_beside(columns: UOp, most: int, machine: Machine) -> int:

@@ -252,7 +252,8 @@ def _padto(s: Schedule, opt: Padto) -> Schedule:
     r = s.ranges[opt.axis]
     bound = r.src[0]
     up = divided(UOp(Op.ADD, (bound, number(opt.multiple - 1))), opt.multiple) if bound.op is not Op.CONST else None
-    m = number(-(-int(bound.arg.value) // opt.multiple) * opt.multiple) if up is None else UOp(Op.MUL, (up, number(opt.multiple)))
+    whole = None if up is None else Rewriter(INDEXING)(UOp(Op.MUL, (up, number(opt.multiple))))  # as the loop's closer will name it
+    m = number(-(-int(bound.arg.value) // opt.multiple) * opt.multiple) if whole is None else whole
     if m is bound or divides(opt.multiple, axis_of(r).extent):
         return s
     longer = UOp(Op.RANGE, (m,), r.arg)

@@ -51,8 +51,9 @@ def _is_large(u: UOp) -> bool:
 
 def _axis(u: UOp) -> int:
     """The axis that is cut: the first one that is long enough, else the longest."""
-    shape = u.src[0].shape
-    return next((k for k in u.arg.axes if shape[k] >= PARTS), max(u.arg.axes, key=lambda k: shape[k]))
+    shape, axes = u.src[0].shape, tuple(u.arg.axes)
+    found: int = next((k for k in axes if shape[k] >= PARTS), max(axes, key=lambda k: shape[k]))
+    return found
 
 
 def _parts(u: UOp) -> UOp:

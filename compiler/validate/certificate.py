@@ -16,16 +16,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from uops.compiler.config import Config, default
-from uops.compiler.log import Move, recording
-from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
+from uops.compiler.config import Config
+from uops.compiler.log import Move
 from uops.compiler.prove.admission import digest
 from uops.compiler.prove.solver import Worker, version
 from uops.compiler.rewrite import Rule, Step
 from uops.compiler.target import Target
 from uops.compiler.validate.decide import by_solver, query
 from uops.compiler.validate.kernel import bounds, widths
-from uops.compiler.validate.launch import validate
+from uops.compiler.validate.launch import recorded, validate
 from uops.compiler.validate.model import Claim
 from uops.compiler.validate.plan import plan
 from uops.compiler.validate.races import claims as race_claims
@@ -61,18 +60,11 @@ Json = dict[str, Any]
 
 def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
     """The certificate of a program. Raises what `lower` raises, Invalid, Uncertified, and NoSolver without Z3."""
-    state = Lowering(target, config or default(), steps={})
-    passed: dict[str, UOp] = {}
-    assert state.steps is not None
-    with recording() as log:
-        for p in PIPELINE:
-            graph = passed[p.name] = run_pass(p, graph, state)
-            if p.name == "plan":
-                break
-    validate(passed, state.steps, log).require()
+    passed, steps, log = recorded(graph, target, config)
+    validate(passed, steps, log).require()
     moves = moves_of(log)
-    pairs = zip(state.steps["decompose"].src, state.steps["simplify"].src, strict=True)
-    return write(passed, state.steps, [_steps(a.src[0], b.src[0], moves) for a, b in pairs])
+    pairs = zip(steps["decompose"].src, steps["simplify"].src, strict=True)
+    return write(passed, steps, [_steps(a.src[0], b.src[0], moves) for a, b in pairs])
 
 
 def _steps(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[Move]]) -> Sequence[Step]:

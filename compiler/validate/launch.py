@@ -11,8 +11,11 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 
-from uops.compiler.log import Log
+from uops.compiler.config import Config, default
+from uops.compiler.log import Log, recording
+from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
 from uops.compiler.prove.solver import Worker, version
+from uops.compiler.target import Target
 from uops.compiler.validate.decide import decide
 from uops.compiler.validate.kernel import kernel
 from uops.compiler.validate.model import Invalid, Verdict
@@ -27,7 +30,7 @@ KEPT = 4096
 
 @record(frozen=True, slots=True)
 class Validated:
-    """The verdicts of one kernel; `seconds` of processor time, 0 where they were known."""
+    """The verdicts of one kernel; `seconds` it took, hardly any where they were known."""
 
     name: str
     before: UOp
@@ -81,6 +84,20 @@ def taken() -> dict[str, int]:
     return found
 
 
+def recorded(graph: UOp, target: Target, config: Config | None = None) -> tuple[dict[str, UOp], dict[str, UOp], Log]:
+    """What `validate` takes, of a program: its graphs by pass, those of the steps of select, and the log. Raises what `lower`
+    raises."""
+    steps: dict[str, UOp] = {}
+    state = Lowering(target, config or default(), steps=steps)
+    passed: dict[str, UOp] = {}
+    with recording() as log:
+        for p in PIPELINE:
+            graph = passed[p.name] = run_pass(p, graph, state)
+            if p.name == "plan":
+                break
+    return passed, steps, log
+
+
 def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> Report:
     """The verdicts of a program: its kernels from join to linearize, and the plan. Raises NoSolver without Z3."""
     version()
@@ -93,13 +110,13 @@ def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> R
             key = old.src[0], new.src[0], *simplified
             if key in found:
                 continue
-            start = time.process_time()
+            start = time.perf_counter()
             verdicts = _PROCESS.known.get(key)
             if verdicts is None:
                 proofs = kernel(old.src[0], new.src[0], _PROCESS.worker)
                 verdicts = (*proofs, *values([simplified], (simplified[1], new.src[0]), moves))
                 _remember(key, verdicts)
-            found[key] = Validated(_name(old.src[0], k), key[0], key[1], verdicts, time.process_time() - start)
+            found[key] = Validated(_name(old.src[0], k), key[0], key[1], verdicts, time.perf_counter() - start)
         planned = tuple(decide(c, _PROCESS.worker) for c in plan(after, passed["plan"]))
         report = Report(tuple(found.values()), planned)
         _PROCESS.counts["kernels"] += len(found)

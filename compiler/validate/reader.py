@@ -210,17 +210,17 @@ class _Reader:
 
     def held(self, u: UOp) -> Read:
         """What a Load gives: of memory that the body only reads, a function of the element."""
-        memory = base(u.src[0])
-        index = self._index(u.src[0])
-        known = [index, *(self.known.get(s) for s in u.src[1:])]
-        if memory.op is not Op.PARAM or memory in self.changed or any(x is None or isinstance(x, list) for x in known):
+        memory, index = base(u.src[0]), self._index(u.src[0])
+        extra = [x for x in (self.known.get(s) for s in u.src[1:]) if isinstance(x, Lin | Cond)]
+        told = isinstance(index, Lin) and len(extra) == len(u.src) - 1
+        if memory.op is not Op.PARAM or memory in self.changed or not told:
             return self.unknown(u)
         assert isinstance(index, Lin)
         if u.dtype is dt.bool_:
-            found: Read = Cond("held", (str(memory.arg.slot), index))
+            found: Lin | Cond = Cond("held", (str(memory.arg.slot), index))
         else:
             found = T.of(App(f"held-{u.dtype.short}-{memory.arg.slot}", (index,)))
-        return found if len(u.src) == 1 else _where(self, u, known[2], found, known[1])
+        return _where(self, u, extra[1], found, extra[0]) if extra else found
 
     def _lane(self, u: UOp) -> Read:
         """One element of a vector."""

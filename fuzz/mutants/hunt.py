@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +28,7 @@ from uops.fuzz.examine import Setup
 from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, changed
 from uops.fuzz.mutants.overlay import overlay
 from uops.fuzz.oracles import ORACLES
-from uops.fuzz.process import Examiner
+from uops.fuzz.process import LIMITS, Examiner
 from uops.spec.errors import UopsError
 
 Json = dict[str, Any]
@@ -43,6 +44,8 @@ BLIND = (
 )
 #: Questions asked to reduce a finding, and processor seconds given to triage and that.
 MOST, REDUCING = 100, 30.0
+#: Hunts are measured in processor time, so that a start may take long.
+PATIENT = replace(LIMITS, start=600.0)
 #: Tests that compare with golden files, where there is a checkout.
 _GOLDENS = ("tests/compiler/test_stage_goldens.py", "tests/backends/test_llvm_render.py", "tests/backends/test_opencl_launch.py")
 #: What the pipeline says of a graph that its verifier refuses.
@@ -111,7 +114,7 @@ class Hunter:
         if not found.text:
             return True
         if setup.backend not in self._clean:
-            self._clean[setup.backend] = Examiner(Setup(setup.backend))
+            self._clean[setup.backend] = Examiner(Setup(setup.backend), PATIENT)
         with tempfile.NamedTemporaryFile("w", suffix=".uops", encoding="utf-8") as f:
             f.write(found.text)
             f.flush()

@@ -15,13 +15,14 @@ from pathlib import Path
 from uops.backends.serve import end_with_parent
 from uops.fuzz.campaign import Campaign
 from uops.fuzz.examine import Setup
+from uops.fuzz.mutants.hunt import PATIENT
 
 
 def main(arguments: list[str]) -> None:
     """Hunt until something is found, and reduce that by `MOST` questions."""
     threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     setup, directory, most = arguments
-    Campaign(Setup.of(json.loads(setup)), Path(directory), jobs=1, most=int(most), until=1).run()
+    Campaign(Setup.of(json.loads(setup)), Path(directory), jobs=1, limits=PATIENT, most=int(most), until=1).run()
 
 
 if __name__ == "__main__":

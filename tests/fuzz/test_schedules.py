@@ -41,16 +41,30 @@ def test_an_optop_is_read_as_it_is_spelt(opt: OptOp) -> None:
     assert parse(spell(opt)) == opt
 
 
-def test_a_drawn_sequence_replays_as_text() -> None:
+@pytest.mark.parametrize("source", ["draw", "beam"])
+def test_a_drawn_sequence_replays_as_text(source: str) -> None:
     texts = set()
     for seed in range(12):
-        drawn = Sequencer(f"draw {seed}")
+        drawn = Sequencer(f"{source} {seed}")
         graph = lowered(sums(), LLVM, passes(drawn), "optimize")
         again = Sequencer(drawn.done)
         assert lowered(sums(), LLVM, passes(again), "optimize") is graph
         assert again.done == drawn.done
         texts.add(drawn.done)
     assert len(texts) > 6
+
+
+def test_schedules_of_a_search_have_its_starts_and_its_moves() -> None:
+    done = " ".join(_done(f"beam {seed}") for seed in range(24))
+    assert all(f":{start}" in done for start in ("chosen", "joined"))
+    assert "UPCAST" in done
+    assert "split" in done
+
+
+def _done(opts: str) -> str:
+    sequence = Sequencer(opts)
+    lowered(sums(), LLVM, passes(sequence), "optimize")
+    return sequence.done
 
 
 def test_what_is_not_legal_any_more_is_left_out() -> None:

@@ -205,6 +205,13 @@ def test_symbolic_extents_are_split_and_padded(opts: list[OptOp]) -> None:
         np.testing.assert_array_equal(found, run(graph, given).values[0].reshape(-1))
 
 
+def test_a_symbolic_extent_may_be_padded_to_a_constant() -> None:
+    n = b.variable("n", 1, 6)
+    graph = b.add(b.param(0, (n,), dt.float32), 1.0)
+    launch, (s,) = started(graph)
+    verify(with_schedules(launch, [apply(s, Padto(0, 8))]), Dialect.SCHEDULED)
+
+
 def test_a_factor_of_no_symbolic_extent_is_rejected() -> None:
     _, (s,) = started(b.add(b.param(0, (b.mul(b.variable("n", 1, 6), 4),), dt.float32), 1.0))
     assert "R90" in (reason_against(s, Split(0, 3, AxisType.UPCAST)) or "")
