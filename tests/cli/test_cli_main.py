@@ -20,7 +20,21 @@ from uops.spec.dialects import Dialect
 from uops.spec.errors import Crash, SpecError, Trap
 
 Uops = Callable[..., Result]
-COMMANDS = ("spec", "check", "run", "compile", "view", "prove", "search", "bisect", "stages", "conform", "fuzz")
+COMMANDS = (
+    "spec",
+    "check",
+    "run",
+    "compile",
+    "view",
+    "prove",
+    "search",
+    "bisect",
+    "stages",
+    "conform",
+    "fuzz",
+    "mutants",
+    "check-certificate",
+)
 
 
 def test_help_names_every_command_completion_and_the_exit_status(uops: Uops) -> None:

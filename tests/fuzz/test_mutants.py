@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -175,6 +177,25 @@ def test_a_run_goes_on_from_its_journal(tmp_path: Path, monkeypatch: pytest.Monk
     assert (tmp_path / "programs" / f"{MUTANTS[1].id}.uops").read_text() == "; program\n"
     with pytest.raises(OtherCampaign, match="mutants"):
         Run(MUTANTS[:4], tmp_path, seconds=6)
+
+
+def test_ctrl_c_ends_in_a_report_and_leaves_no_process(tmp_path: Path) -> None:
+    place, scratch = tmp_path / "report", tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "uops", "mutants", "--only", "sin-sign", "--seconds", "600", "--report", str(place)]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "TMPDIR": str(scratch)}
+    process = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 300
+    while not list(scratch.glob("uops-mutant-*/0/log")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(300) == 130
+    doc = json.loads((place / "report.json").read_text())
+    assert not doc["complete"]
+    assert doc["mutants"] == []
+    assert list(scratch.iterdir()) == []
+    told = (p / "cmdline" for p in Path("/proc").iterdir() if p.name.isdigit())
+    assert not [p for p in told if p.exists() and str(tmp_path).encode() in p.read_bytes()]
 
 
 def test_a_report_has_two_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
