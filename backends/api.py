@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from uops.backends import registry
 from uops.backends.contract import Backend, CompilerBackend, Inputs
 from uops.compiler.tensor.realize import install
 from uops.spec.dialects import Dialect
+from uops.spec.errors import Unsupported
 from uops.spec.node import UOp
 from uops.spec.result import Result
 from uops.spec.text import parse_file
@@ -22,22 +24,28 @@ Program = Callable[[Inputs], Result]
 _local = threading.local()
 
 
-def compile(graph_or_file: UOp | str | os.PathLike[str], backend: str = "llvm", **options: Any) -> Program:
+def compile(
+    graph_or_file: UOp | str | os.PathLike[str], backend: str = "llvm", *, validate: bool = False, **options: Any
+) -> Program:
     """The program of a TENSOR graph, or of the `.uops` file at a path, on the backend of that name.
 
     A backend that is a compiler target compiles now, and the program may be called by several threads; any other evaluates the
-    graph at each call and is for the calling thread. `options` go to the backend's factory. Raises SpecError for an ill-formed
-    graph, CompileError, Unsupported, and UnknownBackend or BrokenBackend.
+    graph at each call and is for the calling thread. `options` go to the backend's factory. With `validate`, every kernel is proved
+    to do what `uops.compiler.validate` says, which needs Z3 and a target. Raises SpecError for an ill-formed graph, CompileError,
+    Unsupported, Invalid for a kernel that is not validated, and UnknownBackend or BrokenBackend.
     """
     if not isinstance(graph_or_file, (UOp, str, os.PathLike)):
         raise TypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
     graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
     verify(graph, Dialect.TENSOR)
     found = _instance(backend, options)
+    if validate and not (isinstance(found, CompilerBackend) and not found.guard):
+        raise Unsupported("validation: its kernels are not compiled in this process", backend)
     if isinstance(found, CompilerBackend) and not found.guard:
         from uops.compiler import compile as compile_for
+        from uops.compiler.config import default
 
-        return compile_for(graph, found.target)
+        return compile_for(graph, found.target, replace(default(), validate=True) if validate else None)
     return lambda inputs: found.run(graph, inputs)
 
 

@@ -88,12 +88,18 @@ def _make_where(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 def _make_condition(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     """A comparison of integers, sometimes of a value with itself; and what is made of one condition twice."""
     kind = m.draw.choice(dt.INTS)
-    x, y = _operands(m, [kind, kind], shape, budget)
-    whole = x if x.shape == shape else y
-    p = UOp(m.draw.choice(_COMPARISONS), (whole, whole) if m.draw.chance(20) else (x, y))
+    if m.draw.chance(20):
+        operands = [m.value(kind, shape, budget)] * 2
+    else:
+        operands = _operands(m, [kind, kind], shape, budget)
+    p = UOp(m.draw.choice(_COMPARISONS), tuple(operands))
     p = UOp(Op.NOT, (p,)) if m.draw.chance(60) else p
-    q = m.draw.choice((p, UOp(Op.NOT, (p,)), m.value(d, shape, 1)))
-    return m.draw.choice((p, UOp(Op.AND, (p, q)), UOp(Op.OR, (p, q)), UOp(Op.XOR, (p, q)), UOp(Op.MAX, (p, q))))
+    op = m.draw.choice((None, Op.AND, Op.OR, Op.XOR, Op.MAX))
+    if op is None:
+        return p
+    other = m.draw.choice(("same", "negated", "another"))
+    q = {"same": lambda: p, "negated": lambda: UOp(Op.NOT, (p,)), "another": lambda: m.value(d, shape, 1)}[other]()
+    return UOp(op, (p, q))
 
 
 _COMPARISONS = (Op.CMPLT, Op.CMPGE, Op.CMPGT, Op.CMPLE, Op.CMPEQ, Op.CMPNE)

@@ -164,6 +164,8 @@ def _owners(sites: Sequence[Site], kinds: frozenset[AxisType], place: str) -> Ve
 def _clash(s: Site, owner: Numbers, counters: tuple[Var, ...]) -> tuple[int, ...] | None:
     """Two threads that meet in an element, none, or None where that is too much to find; a Store becomes the owner."""
     view = box(s, owner)
+    if view is not None and not view.size:
+        return ()
     axes = [v for v, _ in s.index.terms]
     if view is not None and view.ndim == len(axes) and all(v in axes for v in counters):
         known = tightened(facts_of(s.condition)) or {}

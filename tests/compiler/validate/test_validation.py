@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 
+import uops
 from uops.backends.registry import get
 from uops.compiler import Config, compile, lower
 from uops.compiler.log import Log
@@ -23,7 +24,7 @@ from uops.fuzz.stages import KEEPS
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.errors import Unsound
+from uops.spec.errors import Unsound, Unsupported
 from uops.spec.text import parse, show
 
 CHECKED = Config(validate=True, reuse=False)
@@ -59,6 +60,16 @@ def test_a_kernel_that_is_not_validated_is_an_error_that_names_the_obligation(mo
     monkeypatch.setattr(launch, "kernel", lazy)
     with pytest.raises(Invalid, match="all written: argument 0: refuted: element 12 is not written"):
         lower(b.add(b.param(0, (5, 3), dt.float32), b.param(1, (5, 1), dt.float32)), get("c").target, upto="plan", config=NEVER)
+
+
+def test_it_is_an_option_of_compile_for_targets_of_the_compiler():
+    taken()
+    program = uops.compile(product(), "c", validate=True)
+    assert taken()["kernels"] == 1
+    ones = {"p0": np.ones((5, 7), np.float32), "p1": np.ones((7, 3), np.float32)}
+    assert program(ones).values[0].tolist() == [[7.0] * 3] * 5
+    with pytest.raises(Unsupported, match="validation"):
+        uops.compile(product(), "interp", validate=True)
 
 
 NEVER = Config(validate=True, reuse=False, optimize=False)
