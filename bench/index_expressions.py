@@ -2,10 +2,10 @@
 
     python bench/index_expressions.py [--each N] [--seed S] [--python PYTHON] [--worse N] [--json FILE]
 
-Programs of ten families (tiled products, convolutions, poolings, chains of reshapes, ...; `peers/index_programs.py`) are written in
+Programs of ten families (tiled products, convolutions, poolings, chains of reshapes, ...; `index_programs.py`) are written in
 both Tensor front ends. Each gives the address of every operand, and the gate where it is masked: ours as movement ops spell it,
 with nothing simplified, tinygrad's as its rangeify makes it, which simplifies at every step. Symbolic shapes are ours alone. Every
-expression is then simplified by both and counted in one language (`peers/expressions.py`): nodes are those of the graph, leaves
+expression is then simplified by both and counted in one language (`expressions.py`): nodes are those of the graph, leaves
 included. What each makes of it is evaluated at random points and has to be what it was.
 
 `tinygrad` is `UOp.simplify`, which the bar is about; `with masks` has the rules for masks that tinygrad's rangeify adds to it.
@@ -24,9 +24,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "peers"))
-
 from expressions import Expression, Writer, counts, evaluate, same, spell
 from index_programs import Program, programs
 
@@ -41,6 +38,7 @@ from uops.spec.derive.shape import dim_node
 from uops.spec.node import Dim, UOp, toposort
 from uops.spec.ops import ALU, Op
 
+HERE = Path(__file__).parent
 BAR, POINTS = 0.95, 200
 NAMES = {
     Op.ADD: "add", Op.SUB: "sub", Op.NEG: "neg", Op.MUL: "mul", Op.IDIV: "idiv", Op.MOD: "mod", Op.MAX: "max", Op.CMPLT: "lt",

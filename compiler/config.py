@@ -1,9 +1,10 @@
 """Settings of the compiler: one frozen value, read once from the environment.
 
-`UOPS_VERIFY=1` checks the graph against its dialect after every pass. `UOPS_VALIDATE=1` validates every kernel, which needs Z3. `UOPS_REUSE=0` compiles anew each time. `UOPS_OPTIMIZE=0`
-leaves every kernel its initial loops. `UOPS_FORCED=SEED` draws schedules instead of choosing them. `UOPS_BEAM=N` searches for them
-by timing, keeping the N best at each step, for at most `UOPS_BEAM_SECONDS` (10) per kernel. `UOPS_THREADS=N` lets at most N threads
-share a kernel. `UOPS_ENTRY=ctypes` calls kernels one by one through ctypes, where otherwise a whole program is one native call.
+`UOPS_VERIFY=1` checks the graph against its dialect after every pass. `UOPS_VALIDATE=1` validates every kernel, which needs Z3.
+`UOPS_REUSE=0` compiles anew each time. `UOPS_OPTIMIZE=0` leaves every kernel its initial loops. `UOPS_FORCED=SEED` draws schedules
+instead of choosing them. `UOPS_BEAM=N` searches for them by timing, keeping the N best at each step, for at most
+`UOPS_BEAM_SECONDS` (10) per kernel. `UOPS_THREADS=N` lets at most N threads share a kernel. `UOPS_ENTRY=ctypes` calls kernels one
+by one through ctypes, where otherwise a whole program is one native call.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ _FLAGS = {"": False, "0": False, "1": True}
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`verify`: run the verifier between passes. `validate`: prove of every kernel what `uops.compiler.validate` says. `reuse`: compile a graph once per process and target. `optimize`: schedule
-    kernels for the target's machine. `forced`: the seed of schedules that are drawn (None: they are not). `beam`: the width of a
-    search that times schedules (0: none), `beam_seconds` the time it may take for one kernel. `threads`: the most that share a
-    kernel (0: one per core). `entry`: `native` for one call per program where the target has that, `ctypes` for one per kernel.
+    """`verify`: run the verifier between passes. `validate`: prove of every kernel what `uops.compiler.validate` says. `reuse`:
+    compile a graph once per process and target. `optimize`: schedule kernels for the target's machine. `forced`: the seed of
+    schedules that are drawn (None: they are not). `beam`: the width of a search that times schedules (0: none), `beam_seconds`
+    the time it may take for one kernel. `threads`: the most that share a kernel (0: one per core). `entry`: `native` for one
+    call per program where the target has that, `ctypes` for one per kernel.
     """
 
     verify: bool = False

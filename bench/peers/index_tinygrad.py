@@ -11,14 +11,15 @@ import functools
 import json
 import sys
 from importlib import metadata
+from pathlib import Path
 
-from expressions import Writer
 from tinygrad import Tensor
 from tinygrad.dtype import dtypes
 from tinygrad.schedule.indexing import apply_movement_op, broadcast_rngs
 from tinygrad.uop.ops import GroupOp, Ops, UOp, graph_rewrite
 from tinygrad.uop.symbolic import pm_simplify_valid, symbolic
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # `expressions`, which both sides share
 BINARY = {
     "add": Ops.ADD, "mul": Ops.MUL, "idiv": Ops.FLOORDIV, "mod": Ops.FLOORMOD, "max": Ops.MAX, "lt": Ops.CMPLT, "ne": Ops.CMPNE,
     "and": Ops.AND, "or": Ops.OR,
@@ -57,6 +58,8 @@ def _node(op, s):
 
 def write(root):
     """The rows of a node."""
+    from expressions import Writer
+
     out, at = Writer(), {}
     for u in root.toposort():
         if u.op is Ops.STACK or u.dtype is dtypes.void:  # what a PARAM says of its shape

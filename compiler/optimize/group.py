@@ -123,7 +123,8 @@ class _Stages:
         rest = tuple(r for r in src[1:] if r not in _groups(u))
         value = B.cast(src[0], d)
         part = u.replace(src=(value, *rest)) if rest else value
-        within = sorted(self.needs[u.src[0]].difference(rest), key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
+        around = self.needs[u.src[0]].union(_groups(u)).difference(rest)  # a constant, say, stands in no loop
+        within = sorted(around, key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
         own = [r for r in within if r.arg.type in WORKGROUP | _VECTOR]
         memory = self.memory(own, d)
         loops = tuple(r for r in within if r.arg.type in _IN_ORDER)

@@ -143,7 +143,7 @@ def _within(found: Binding) -> Parts | None:
         left = {u: n for u, n in zip(total.terms, rest, strict=True) if n}
         bounds = build(Sum(left, total.constant % by)).min_max
         if bounds is not None and bounds[0] // by == bounds[1] // by:
-            shift = bounds[0] // by
+            shift = int(bounds[0] // by)
             whole = {u: (n - m) // by for (u, n), m in zip(total.terms.items(), rest, strict=True) if n != m}
             quotient = build(Sum(whole, total.constant // by + shift))
             return {"q": quotient, "r": build(Sum(left, total.constant % by - shift * by))}
@@ -203,7 +203,7 @@ def _bound(found: Binding) -> Parts | None:
         bounds = parts[1].min_max
         if bounds is None:
             return None
-        least = -((bounds[0] - limit) // size)  # the least k with k g + r >= c for all r
+        least = int(-((bounds[0] - limit) // size))  # the least k with k g + r >= c for all r
         if (least - 1) * size + bounds[1] < limit:
             return {"q": parts[0], "r": parts[1], "g": number(size), "k": number(least)}
     return None
