@@ -46,7 +46,7 @@ TRUSTED = (
     "the reader of accesses, and the claims that are made of them (uops.compiler.validate)",
     "the committed ledger of proved rules, and that Rule.apply instantiates what was proved",
     "the parser of .uops text (uops.spec.text)",
-    "from join to decompose the values, not the accesses, of a kernel: `uops stages` and `uops conform --exhaustive`",
+    "from join to decompose the values, not the accesses, of a kernel: `uops stages` and `uops conform --tier exhaustive`",
     "from the instructions to machine code: the renderer, the toolchain and the machine: `uops conform`",
 )
 

@@ -24,7 +24,7 @@ COVERED = {
     "expand": "stages: every bit, unless floats are reduced (R32)",
     "accumulate": "stages: the allowed sets (R30)",
     "widths": "the claims of width, and stages",
-    "decompose": "conform --exhaustive: every input of one argument, and stages",
+    "decompose": "conform --tier exhaustive: every input of one argument, and stages",
 }
 
 

@@ -101,11 +101,11 @@ def mixed_radix(s: Site, fixed: Sequence[Var] = ()) -> bool:
 
 def _once_by_points(s: Site, c: Claim, fixed: Sequence[Var]) -> Verdict | None:
     found = executions(s, s.counters)
-    if found is None:
+    if found is None or any(v.loaded for v in found[0]):  # what memory holds may differ between two executions
         return None
     points, index, keep = found
     key = index
-    for v in fixed:
+    for v in (*fixed, *(v for v in points if v not in s.counters)):  # a named variable has one value in all executions
         key = key * (v.high - v.low + 1) + points[v]
     numbers = np.broadcast_to(key, keep.shape)[keep]
     order = np.argsort(numbers, kind="stable")

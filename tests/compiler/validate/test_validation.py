@@ -53,6 +53,20 @@ def test_programs_of_the_generator_are_validated(seed):
         pytest.fail(str(e))
 
 
+SQUARES = """%0 = param (), slot=none, name="n", bounds=[1, 7] : index
+%1 = param (%0, %0), slot=0 : i16
+%2 = mul %0, %0
+%3 = reshape %1, (1, %2)
+%4 = param (), slot=none, name="m", bounds=[1, 5] : index
+%5 = expand %3, (%4, %2)
+%6 = neg %5"""
+
+
+def test_a_variable_has_one_value_in_all_executions():
+    """Element 0 of two launches, of n = 1 and of n = 2, is not an element that is written twice."""
+    lower(parse(SQUARES), get("llvm").target, config=CHECKED, upto="plan")
+
+
 def test_a_kernel_that_is_not_validated_is_an_error_that_names_the_obligation(monkeypatch):
     def lazy(before, after, worker):
         return kernel(before, parse(show(after).replace("range 5,", "range 4,")), worker)
