@@ -119,6 +119,29 @@ def shorter_tuples(s: Sample) -> Iterator[Sample]:
             yield _with(s, substitute(s.graph, {u: u.replace(src=u.src[:1])}))
 
 
+def fewer_operands(s: Sample) -> Iterator[Sample]:
+    """A Group without one of its effects, or what it alone holds in its place; a Function without its last argument."""
+    for u in reversed(toposort(s.graph)):
+        if u is s.graph:
+            continue
+        if u.op is Op.GROUP and len(u.src) == 1:
+            yield _with(s, substitute(s.graph, {u: u.src[0]}))
+        elif u.op is Op.GROUP:
+            yield from (_with(s, substitute(s.graph, {u: u.replace(src=(*u.src[:k], *u.src[k + 1 :]))})) for k in range(len(u.src)))
+        elif u.op is Op.FUNCTION and len(u.src) > 1:
+            yield _with(s, substitute(s.graph, {u: u.replace(src=u.src[:-1])}))
+
+
+def one_operand(s: Sample) -> Iterator[Sample]:
+    """A node of one operand, taken twice."""
+    for u in reversed(values(s.graph)):
+        x, *rest = u.src
+        if len(rest) == 1 and rest[0] is not x and rest[0].dtype is x.dtype:
+            for y in (x, rest[0]):
+                node = UOp(u.op, (y, y), u.arg, u.tag)
+                yield _with(s, node if u is s.graph else substitute(s.graph, {u: node}))
+
+
 def buffers(s: Sample) -> Iterator[Sample]:
     """A Param in place of a reshaped Buffer, or of a Buffer."""
     slot = 1 + max((int(k[1:]) for k in names(s.graph) if k[0] == "p" and k[1:].isdigit()), default=-1)
@@ -294,6 +317,6 @@ def fewer_opts(s: Sample) -> Iterator[Sample]:
 
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
-    roots, fewer_outputs, inlined, cuts, splices, shorter_tuples, shared, buffers, fewer_opts, extents, simpler_dtypes, constants,
-    simpler_values,
+    roots, fewer_outputs, inlined, cuts, splices, shorter_tuples, fewer_operands, one_operand, shared, buffers, fewer_opts, extents,
+    simpler_dtypes, constants, simpler_values,
 )  # fmt: skip

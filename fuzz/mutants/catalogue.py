@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-import uops
+import uops.fuzz
 from uops.spec.errors import UopsError
 from uops.spec.record import dataclass
 
 #: The package: mutants name files below it.
-PACKAGE = Path(uops.__file__).parent
+PACKAGE = Path(uops.fuzz.__file__).absolute().parents[1]
 _FOLDER = Path(__file__).with_name("catalogue")
 #: Folders whose bugs a backend has that is not the fastest one to run.
 _BACKENDS = {"backends/opencl": "opencl", "backends/c/": "c", "backends/cstyle": "c"}

