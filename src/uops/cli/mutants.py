@@ -36,8 +36,8 @@ def mutants(
 ) -> None:  # fmt: skip
     """Put known bugs into copies of this package, and see who finds them.
 
-    One at a time. Seconds are processor time. A run goes on from what the report directory holds, if that has the same settings. Exit status 1 if
-    a mutant survives.
+    One at a time. Seconds are processor time. A run goes on from what the report directory holds, if that has the same
+    settings. Exit status 1 if a mutant survives.
     """
     from uops.fuzz.mutants.catalogue import catalogue
     from uops.fuzz.mutants.report import write
