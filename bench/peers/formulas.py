@@ -12,9 +12,21 @@ from resnet import Layers, resnet
 Formula = Callable[..., Any]
 
 
+def encoder(layer: Formula) -> Formula:
+    """Layers of six heads, one after the other; each has six matrices."""
+
+    def stacked(x: Any, *p: Any) -> Any:
+        for k in range(0, len(p), 6):
+            x = layer(x, p[k : k + 6], 6)
+        return x
+
+    return stacked
+
+
 def formulas(xp: Any, conv: Formula | None = None, pool: Formula | None = None) -> dict[str, Formula]:
     """By name, functions of a layout and the stored operands. `conv(x, w, stride, padding)` and `pool(x)` are the library's own, if
     it has them."""
+    convolve = conv or _convolution(xp)
 
     def softmax(a: Any) -> Any:
         e = xp.exp(a - a.max(-1, keepdims=True))
@@ -30,16 +42,6 @@ def formulas(xp: Any, conv: Formula | None = None, pool: Formula | None = None) 
     def attention(q: Any, k: Any, v: Any) -> Any:
         return softmax(q @ xp.swapaxes(k, -1, -2) / math.sqrt(q.shape[-1])) @ v
 
-    def windows(a: Any, kernel: int, stride: int) -> Any:
-        found = xp.lib.stride_tricks.sliding_window_view(a, (kernel, kernel), (2, 3))
-        return found[:, :, ::stride, ::stride]
-
-    def plain_conv(x: Any, w: Any, stride: int, padding: int) -> Any:
-        t = windows(xp.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)]), w.shape[-1], stride)
-        return xp.moveaxis(xp.tensordot(t, w, ([1, 4, 5], [1, 2, 3])), -1, 1)
-
-    own_conv = conv or plain_conv
-
     def layer(x: Any, p: tuple[Any, ...], heads: int) -> Any:
         batch, sequence, hidden = x.shape
         query, key, value, out, up, down = p
@@ -47,34 +49,9 @@ def formulas(xp: Any, conv: Formula | None = None, pool: Formula | None = None) 
         x = layernorm(x + attention(q, k, v).swapaxes(1, 2).reshape(batch, sequence, hidden) @ out)
         return layernorm(x + gelu(x @ up) @ down)
 
-    def plain_pool(x: Any) -> Any:
-        padded = xp.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-math.inf)
-        return windows(padded, 3, 2).max((-1, -2))
-
-    def norm(a: Any, *p: Any) -> Any:
-        weight, bias, mean, var = (v[:, None, None] for v in p)
-        return (a - mean) / xp.sqrt(var + 1e-5) * weight + bias
-
-    network = resnet(
-        Layers(
-            own_conv,
-            norm,
-            lambda a: xp.maximum(a, 0),
-            lambda a, b: a + b,
-            pool or plain_pool,
-            lambda a, w, b: a.mean((2, 3)) @ w + b,
-        )
-    )
-
-    def encoder(x: Any, *p: Any) -> Any:
-        for k in range(0, len(p), 6):
-            x = layer(x, p[k : k + 6], 6)
-        return x
-
     # fmt: off
     plain: dict[str, Formula] = {
-        "gemm":      lambda a, b: a @ b,
-        "conv2d":    lambda x, w: own_conv(x, w, 1, 1),
+        "conv2d":    lambda x, w: convolve(x, w, 1, 1),
         "softmax":   softmax,
         "layernorm": layernorm,
         "gelu":      gelu,
@@ -86,12 +63,42 @@ def formulas(xp: Any, conv: Formula | None = None, pool: Formula | None = None) 
         "cumsum":    lambda a: xp.cumsum(a),
         "gather":    lambda table, i: table[i],
         "argmax":    lambda a: a.argmax(1),
-        "encoder":   encoder,
-        "resnet18":  network,
+        "encoder":   encoder(layer),
+        "resnet18":  _network(xp, convolve, pool or _pool(xp)),
     }
     # fmt: on
-    plain |= dict.fromkeys(GEMMS, plain["gemm"])
+    plain |= dict.fromkeys(GEMMS, lambda a, b: a @ b)
     return {name: _viewed(f) for name, f in plain.items()}
+
+
+def _windows(xp: Any, a: Any, kernel: int, stride: int) -> Any:
+    found = xp.lib.stride_tricks.sliding_window_view(a, (kernel, kernel), (2, 3))
+    return found[:, :, ::stride, ::stride]
+
+
+def _convolution(xp: Any) -> Formula:
+    def conv(x: Any, w: Any, stride: int, padding: int) -> Any:
+        padded = xp.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
+        return xp.moveaxis(xp.tensordot(_windows(xp, padded, w.shape[-1], stride), w, ([1, 4, 5], [1, 2, 3])), -1, 1)
+
+    return conv
+
+
+def _pool(xp: Any) -> Formula:
+    def pool(x: Any) -> Any:
+        padded = xp.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)], constant_values=-math.inf)
+        return _windows(xp, padded, 3, 2).max((-1, -2))
+
+    return pool
+
+
+def _network(xp: Any, conv: Formula, pool: Formula) -> Formula:
+    def norm(a: Any, *p: Any) -> Any:
+        weight, bias, mean, var = (v[:, None, None] for v in p)
+        return (a - mean) / xp.sqrt(var + 1e-5) * weight + bias
+
+    relu, add = lambda a: xp.maximum(a, 0), lambda a, b: a + b
+    return resnet(Layers(conv, norm, relu, add, pool, lambda a, w, b: a.mean((2, 3)) @ w + b))
 
 
 GEMMS = ("gemm-256", "gemm-512", "gemm-1024", "gemm-2048", "matvec", "gemm-skinny", "gemm-bf16")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from formulas import GEMMS
+from formulas import GEMMS, encoder
 from resnet import Layers, resnet
 
 
@@ -16,12 +16,6 @@ def layer(x, p, heads):
     q, k, v = ((x @ w).reshape(batch, sequence, heads, -1).transpose(1, 2) for w in (query, key, value))
     x = norm(x + q.scaled_dot_product_attention(k, v).transpose(1, 2).reshape(batch, sequence, hidden) @ out)
     return norm(x + (x @ up).gelu() @ down)
-
-
-def encoder(x, *p):
-    for k in range(0, len(p), 6):
-        x = layer(x, p[k : k + 6], 6)
-    return x
 
 
 NETWORK = resnet(
@@ -48,6 +42,6 @@ TABLE = {
     "cumsum": lambda a: a.cumsum(),
     "gather": lambda table, i: table[i],
     "argmax": lambda a: a.argmax(1),
-    "encoder": encoder,
+    "encoder": encoder(layer),
     "resnet18": NETWORK,
 } | dict.fromkeys(GEMMS, lambda a, b: a @ b)

@@ -7,7 +7,7 @@ import os
 import numpy as np
 import torch
 import torch.nn.functional as F
-from formulas import GEMMS
+from formulas import GEMMS, encoder
 from protocol import serve
 from resnet import Layers, resnet
 
@@ -31,12 +31,6 @@ def layer(x, p, heads):
     attended = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, sequence, hidden)
     x = F.layer_norm(x + attended @ out, (hidden,))
     return F.layer_norm(x + F.gelu(x @ up, approximate="tanh") @ down, (hidden,))
-
-
-def encoder(x, *p):
-    for k in range(0, len(p), 6):
-        x = layer(x, p[k : k + 6], 6)
-    return x
 
 
 NETWORK = resnet(
@@ -63,7 +57,7 @@ TABLE = {
     "cumsum": lambda a: a.cumsum(0),
     "gather": lambda table, i: table[i],
     "argmax": lambda a: a.argmax(1),
-    "encoder": encoder,
+    "encoder": encoder(layer),
     "resnet18": NETWORK,
 } | dict.fromkeys(GEMMS, torch.matmul)
 
