@@ -1,4 +1,4 @@
-"""What a rendering decides before it writes: forms of index vectors, arithmetic of addresses, buffers that live in registers.
+"""What a rendering decides before it writes: forms of index vectors, arithmetic of addresses, memory, buffers in registers.
 
 Takes: the instructions of a LINEAR kernel. Spec: Load, Store, Buffer; R08, R61, and the forms of `uops.compiler.passes.vectors`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from uops.backends.facts import bounds
+from uops.backends.facts import bounds, memory
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace
 from uops.spec.node import UOp
@@ -145,3 +145,39 @@ def _covers(index: UOp, size: int) -> bool:
         return size == 1 and index.op is Op.CONST and index.arg.value == 0
     at = span(index)
     return at is not None and at.starts_at_zero and at.steps == tuple(range(size))
+
+
+def references(instructions: Iterable[UOp]) -> set[UOp]:
+    """Memory and views of it."""
+    found: set[UOp] = set()
+    for u in instructions:
+        op = u.op
+        if (op in _VIEWS and u.src[0] in found) or op is Op.BUFFER or (op is Op.PARAM and u.arg.name is None):
+            found.add(u)
+    return found
+
+
+_VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
+
+
+def changes(instructions: Iterable[UOp], kept: frozenset[UOp]) -> dict[UOp, list[UOp]]:
+    """The registers that are stored to in each loop or If, in order."""
+    if not kept:
+        return {}
+    found: dict[UOp, dict[UOp, None]] = {}
+    opened: list[UOp] = []
+    for u in instructions:
+        if u.op not in _CHANGING:
+            continue
+        if u.op in (Op.RANGE, Op.IF):
+            opened.append(u)
+        elif u.op in (Op.END, Op.ENDIF):
+            closed = set(u.src[1:] if u.op is Op.END else u.src)
+            opened = [o for o in opened if o not in closed]
+        elif u.op is Op.STORE and memory(u.src[0]) in kept:
+            for o in opened:
+                found.setdefault(o, {})[memory(u.src[0])] = None
+    return {o: list(rs) for o, rs in found.items()}
+
+
+_CHANGING = frozenset({Op.RANGE, Op.IF, Op.END, Op.ENDIF, Op.STORE})

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from uops.backends.facts import memory
 from uops.backends.llvm.alu import EMIT, INSTRUCTION
 from uops.backends.llvm.builder import Builder
-from uops.backends.llvm.layout import addresses, is_exact, registers, span
+from uops.backends.llvm.layout import addresses, changes, is_exact, references, registers, span
 from uops.backends.llvm.shuffles import is_lane, join, lane, pick, vector_literal
 from uops.backends.llvm.types import bits, each, lanes_of, like, literal, storage_type, type_of, value_type, wide
 from uops.compiler.loops import shared
@@ -84,7 +84,7 @@ class _Kernel:
         self.vectors: dict[UOp, _Vector] = {}
         self.places = addresses(instructions, references(instructions))
         self.wides: dict[UOp, str] = {}
-        self.changes = _changes(instructions, self.registers)
+        self.changes = changes(instructions, self.registers)
         self.shared = shared(instructions)
 
     def text(self) -> str:
@@ -446,42 +446,6 @@ def _whole(tables: str, extent: int) -> list[str]:
     """The kernel, of a part."""
     call = f"  call void @{PART}({tables}, i64 0, i64 {extent})"
     return [f"define void @{ENTRY}({tables}) #0 {{", call, "  ret void", "}", ""]
-
-
-def references(instructions: Iterable[UOp]) -> set[UOp]:
-    """Memory and views of it."""
-    found: set[UOp] = set()
-    for u in instructions:
-        op = u.op
-        if (op in _VIEWS and u.src[0] in found) or op is Op.BUFFER or (op is Op.PARAM and u.arg.name is None):
-            found.add(u)
-    return found
-
-
-_VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
-
-
-def _changes(instructions: Iterable[UOp], kept: frozenset[UOp]) -> dict[UOp, list[UOp]]:
-    """The registers that are stored to in each loop or If, in order."""
-    if not kept:
-        return {}
-    found: dict[UOp, dict[UOp, None]] = {}
-    opened: list[UOp] = []
-    for u in instructions:
-        if u.op not in _CHANGING:
-            continue
-        if u.op in (Op.RANGE, Op.IF):
-            opened.append(u)
-        elif u.op in (Op.END, Op.ENDIF):
-            closed = set(u.src[1:] if u.op is Op.END else u.src)
-            opened = [o for o in opened if o not in closed]
-        elif u.op is Op.STORE and memory(u.src[0]) in kept:
-            for o in opened:
-                found.setdefault(o, {})[memory(u.src[0])] = None
-    return {o: list(rs) for o, rs in found.items()}
-
-
-_CHANGING = frozenset({Op.RANGE, Op.IF, Op.END, Op.ENDIF, Op.STORE})
 
 
 def _zero(d: DType) -> str:
