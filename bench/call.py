@@ -9,16 +9,20 @@ and *@function* are the three operations as a user writes them: built, or traced
 
 *threads*: what handing a loop to the threads costs, and the workloads of `bench/workloads.py` with one thread and with two, calls
 in rotation. `wall` is the ratio of the least wall times; on a machine that has other work it says little. `balance` is the ratio of
-one thread's processor time to that of the busier thread of two, the limit of `wall` on a machine with two cores free.
+one thread's processor time to that of the busier thread of two, the limit of `wall` on a machine with two cores free. `registers`
+is what the machine itself gives: multiply-adds that touch no memory, in a thread of the system each.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 from workloads import WORKLOADS, build
 
@@ -34,6 +38,7 @@ from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
 N = 16
+SUMS, LANES = 10, 16
 THREADED = ("gemm-512", "gemm-1024", "conv2d", "attention", "softmax", "layernorm")
 Action = Callable[[], object]
 
@@ -135,9 +140,71 @@ def fork_cost(seconds: float) -> None:
         print(f"to hand a piece of {spent[1] * 5e5:.0f} us to a thread that is {name}: {cost * 1e6:.1f} us")
 
 
+#: Rounds of independent multiply-adds; `lines` writes one per accumulator.
+ROUNDS = """
+declare {v} @llvm.fma.{lanes}({v}, {v}, {v})
+define float @f(i64 %n) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%j, %loop]
+  {old}
+  {new}
+  %j = add i64 %i, 1
+  %more = icmp ult i64 %j, %n
+  br i1 %more, label %loop, label %done
+done:
+  {first}
+  {total}
+  ret float %t{last}
+}}
+"""
+
+
+def multiply_adds() -> tuple[llvm.ExecutionEngine, Callable[[int], float]]:
+    """A native function of a count of rounds, and what keeps it alive."""
+
+    def lines(form: str) -> str:
+        return "\n  ".join(form.format(k=k, before=k - 1, v=v, lanes=f"v{LANES}f32", half=half) for k in range(SUMS))
+
+    v, half = f"<{LANES} x float>", "<" + ", ".join(["float 0.5"] * LANES) + ">"
+    text = ROUNDS.format(
+        v=v,
+        lanes=f"v{LANES}f32",
+        old=lines("%a{k} = phi {v} [zeroinitializer, %entry], [%b{k}, %loop]"),
+        new=lines("%b{k} = call {v} @llvm.fma.{lanes}({v} %a{k}, {v} {half}, {v} {half})"),
+        first="%t-1 = fadd float 0.0, 0.0\n  " + lines("%c{k} = extractelement {v} %b{k}, i32 0"),
+        total=lines("%t{k} = fadd float %t{before}, %c{k}"),
+        last=SUMS - 1,
+    )
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(cpu=llvm.get_host_cpu_name(), opt=2)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+    engine.finalize_object()
+    return engine, ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(engine.get_function_address("f"))
+
+
+def registers(seconds: float) -> None:
+    """What two threads of the system give over one where nothing is shared but the machine."""
+    wall, rounds = [float("inf")] * 2, 3_000_000
+    engine, f = multiply_adds()
+    with ThreadPoolExecutor(2) as pool:
+        end = time.perf_counter() + seconds
+        while time.perf_counter() < end:
+            for k in (1, 2):
+                start = time.perf_counter()
+                list(pool.map(f, [rounds] * k))
+                wall[k - 1] = min(wall[k - 1], time.perf_counter() - start)
+    del engine
+    one, two, speed = 2 * wall[0], wall[1], 2 * 2 * rounds * SUMS * LANES / wall[1] / 1e9
+    print(f"{'registers':12} {one * 1e3:9.3f} ms {two * 1e3:9.3f} ms {one / two:6.2f} {'':8}  {speed:8.1f} GFLOP/s")
+
+
 def threads(seconds: float) -> None:
     fork_cost(seconds / 4)
     print(f"{'':12} {'one thread':>12} {'two':>12} {'wall':>6} {'balance':>8}")
+    registers(seconds / 2)
     for name in THREADED:
         instance = build(name, full=True)
         graph, inputs = capture(instance.output)
