@@ -29,6 +29,11 @@ def shared(instructions: Sequence[UOp]) -> UOp | None:
     return None if {u.op for u in outside} & _EFFECTS else loops[0]
 
 
+def in_order(loops: Iterable[UOp]) -> list[UOp]:
+    """As they nest: by the priority of their type, then by id (R95)."""
+    return sorted(loops, key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
+
+
 def instructions_run(instructions: Iterable[UOp]) -> int:
     """About how many instructions a call of a LINEAR kernel runs: every loop as often as it may, ifs always."""
     total, times, opened = 0, 1, []

@@ -300,6 +300,13 @@ def end(body: UOp, *ranges: UOp) -> UOp:
     return UOp(Op.END, (body, *ranges)) if ranges else body
 
 
+def nested(body: UOp, loops: Sequence[UOp]) -> UOp:
+    """The body in an End for each loop, the first loop outermost."""
+    for r in reversed(loops):
+        body = UOp(Op.END, (body, r))
+    return body
+
+
 def contiguous(t: UOp) -> UOp:
     return UOp(Op.CONTIGUOUS, (t,))
 

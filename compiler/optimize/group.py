@@ -21,6 +21,7 @@ from dataclasses import replace
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
+from uops.compiler.loops import in_order
 from uops.compiler.optimize.schedule import Schedule, axis_of, replace_ranges
 from uops.compiler.target import Machine
 from uops.spec import build as B
@@ -124,7 +125,7 @@ class _Stages:
         value = B.cast(src[0], d)
         part = u.replace(src=(value, *rest)) if rest else value
         around = self.needs[u.src[0]].union(_groups(u)).difference(rest)  # a constant, say, stands in no loop
-        within = sorted(around, key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
+        within = in_order(around)
         own = [r for r in within if r.arg.type in WORKGROUP | _VECTOR]
         memory = self.memory(own, d)
         loops = tuple(r for r in within if r.arg.type in _IN_ORDER)

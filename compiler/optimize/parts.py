@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from uops.compiler.log import note
+from uops.compiler.loops import in_order
 from uops.compiler.optimize.schedule import Schedule, replace_ranges
 from uops.spec import build as B
 from uops.spec.args import AddrSpace
@@ -35,7 +36,7 @@ def scheduled_parts(s: Schedule, choose: Callable[[Schedule], Schedule]) -> Sche
         own = choose(Schedule(s.name, substitute(effect, alone), loops))
         own = _numbered(own, common, axis)
         axis += len(own.ranges)
-        ready[u.src[0]] = B.after(u.src[0], _closed(substitute(own.effect, ready), own.outputs))
+        ready[u.src[0]] = B.after(u.src[0], B.nested(substitute(own.effect, ready), in_order(own.outputs)))
     last = choose(Schedule(s.name, substitute(s.effect, alone), tuple(r for r in s.outputs if r not in common)))
     last = _numbered(last, common, axis)
     effect = substitute(last.effect, ready)
@@ -58,9 +59,3 @@ def _numbered(s: Schedule, common: Sequence[UOp], axis: int) -> Schedule:
     new = {r: r.replace(arg=replace(r.arg, axis_id=axis + k)) for k, r in enumerate(ranges)}
     effect = replace_ranges(s.effect, {r: (n, (n,)) for r, n in new.items()})
     return replace(s, effect=effect, outputs=tuple(new[r] for r in s.outputs))
-
-
-def _closed(body: UOp, loops: Sequence[UOp]) -> UOp:
-    for r in sorted(loops, key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)), reverse=True):
-        body = UOp(Op.END, (body, r))
-    return body

@@ -96,9 +96,7 @@ def _loop(s: Schedule, u: UOp, term: UOp, unique: int, machine: Machine) -> UOp:
     running = element(B.after(register, cleared, i))
     total = combined(u, running, term)
     body = B.group(B.store(running, total), substitute(effect, {u: B.cast(total, u.dtype)}))
-    for r in (i, *reversed(outer)):
-        body = UOp(Op.END, (body, r))
-    return UOp(Op.SINK, (Rewriter(INDEXING)(body),), SinkArg(s.name))
+    return UOp(Op.SINK, (Rewriter(INDEXING)(B.nested(body, [*outer, i])),), SinkArg(s.name))
 
 
 def _steps(s: Schedule, u: UOp, term: UOp, machine: Machine) -> _Steps:

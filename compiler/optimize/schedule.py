@@ -94,9 +94,8 @@ def sink(s: Schedule) -> UOp:
     """The SCHEDULED body: output loops nest by priority, then by id (R95, R109), those of threads outside of all others (R133); a
     loop of one iteration is gone; addresses are in normal form."""
     single = {r: (number(0), ()) for r in s.ranges if axis_of(r).extent == 1}
-    body = effect = Rewriter(INDEXING)(replace_ranges(s.effect, single))
-    for r in sorted((r for r in s.outputs if r not in single), key=lambda r: _depth(s, r), reverse=True):
-        body = UOp(Op.END, (body, r))
+    effect = Rewriter(INDEXING)(replace_ranges(s.effect, single))
+    body = B.nested(effect, sorted((r for r in s.outputs if r not in single), key=lambda r: _depth(s, r)))
     done = UOp(Op.SINK, (body,), SinkArg(s.name))
     note("loops", effect, done)
     return done

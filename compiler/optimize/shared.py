@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
+from uops.compiler.loops import in_order
 from uops.compiler.optimize.group import SMALL, at, extent
 from uops.compiler.optimize.schedule import Schedule, gated_load
 from uops.compiler.passes.accumulate import identity
@@ -73,14 +74,14 @@ def in_registers(s: Schedule, unique: int) -> Schedule:
     free = 1 + max(int(x.arg.axis_id) for x in toposort(s.effect, *s.outputs) if x.op is Op.RANGE)
     clearing, adding = (_again(side, free + k * len(side)) for k in range(2))
     register = UOp(Op.BUFFER, (), BufferArg(math.prod(map(extent, side)), d, "CPU", AddrSpace.REG, unique))
-    outer = sorted((r for r in needs[u] if r not in side), key=lambda r: (r.arg.type.priority, int(r.arg.axis_id)))
+    outer = in_order(r for r in needs[u] if r not in side)
     start = B.const(identity(u.arg.op, u.dtype).const, d) if d.is_float else identity(u.arg.op, d)
-    cleared = _closed(B.store(at(B.after(register, *outer) if outer else register, clearing, side), start), clearing)
+    cleared = B.nested(B.store(at(B.after(register, *outer) if outer else register, clearing, side), start), clearing)
     value = substitute(u.src[0], dict(zip(side, adding, strict=True)))
     loops = tuple(r for r in steps if r not in within)
     place = at(B.after(register, cleared, *loops), adding, side)
     total = _added(u, UOp(Op.LOAD, (place,), LoadArg()), value, within, d)
-    added = _closed(_closed(B.store(place, total), adding), loops)
+    added = B.nested(B.store(place, total), [*loops, *adding])
     result = B.cast(UOp(Op.LOAD, (at(B.after(register, added), side, side),), LoadArg()), u.dtype)
     effect = substitute(s.effect, {u: result})
     note("registers", s.effect, effect, {u: result})
@@ -89,12 +90,6 @@ def in_registers(s: Schedule, unique: int) -> Schedule:
 
 def _again(loops: Sequence[UOp], axis: int) -> list[UOp]:
     return [UOp(Op.RANGE, r.src, RangeArg(axis + k, r.arg.type)) for k, r in enumerate(loops)]
-
-
-def _closed(effect: UOp, loops: Sequence[UOp]) -> UOp:
-    for r in reversed(loops):
-        effect = UOp(Op.END, (effect, r))
-    return effect
 
 
 def _added(u: UOp, running: UOp, value: UOp, within: Sequence[UOp], d: DType) -> UOp:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from uops.compiler.linear import linear, number
 from uops.compiler.log import note
+from uops.compiler.loops import in_order
 from uops.compiler.optimize.schedule import Schedule, axis_of
 from uops.spec import build as B
 from uops.spec import dtypes as dt
@@ -47,9 +48,7 @@ def staged(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]], unique: int
     sizes = [extent_of(r) for r in over]
     buffer = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, device_of(value), AddrSpace.LOCAL, unique))
     fill = B.store(position(buffer, [index[r] for r in over], sizes), substitute(value, index))
-    for r in sorted(loops, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
-        fill = UOp(Op.END, (fill, r))
-    ready = B.after(buffer, fill)
+    ready = B.after(buffer, B.nested(fill, in_order(loops)))
     reads = {u: UOp(Op.LOAD, (position(ready, loops, sizes),), LoadArg()) for u, loops in uses}
     effect = substitute(s.effect, reads)
     note("local memory", s.effect, effect, reads)

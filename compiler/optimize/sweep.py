@@ -23,6 +23,7 @@ from dataclasses import replace
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
+from uops.compiler.loops import in_order
 from uops.compiler.optimize.schedule import Schedule, both
 from uops.compiler.optimize.stage import device_of, extent_of, position
 from uops.compiler.passes.accumulate import combined, identity, identity_in, wide_of, widened
@@ -52,10 +53,10 @@ def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], uniq
     memory = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, device_of(u), AddrSpace.REG, unique))
 
     start = B.after(memory, *outside) if outside else memory
-    cleared = _closed(B.store(position(start, first, sizes), identity_in(u.arg.op, u.dtype, value.dtype)), first)
+    cleared = B.nested(B.store(position(start, first, sizes), identity_in(u.arg.op, u.dtype, value.dtype)), in_order(first))
     running = position(B.after(memory, cleared, *rows), second, sizes)
     term = UOp(Op.REDUCE, (value, *inside), ReduceArg(u.arg.op)) if inside else value
-    filled = _closed(_closed(B.store(running, combined(u, running, term)), second), rows)
+    filled = B.nested(B.store(running, combined(u, running, term)), [*in_order(rows), *in_order(second)])
     total = UOp(Op.LOAD, (position(B.after(memory, filled), columns, sizes),), LoadArg())
     effect = substitute(s.effect, {u: B.cast(total, u.dtype)})
     note("sweep", s.effect, effect, {u: total})
@@ -86,10 +87,3 @@ def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Sc
     effect = substitute(UOp(Op.STORE, (place, total, *gates)), new)
     note("sweep in output", store, effect, {u: effect.src[1]})
     return replace(s, effect=effect, outputs=(*(new.get(r, r) for r in s.outputs), new[row]))
-
-
-def _closed(body: UOp, loops: Sequence[UOp]) -> UOp:
-    """The loops around an effect, in order of priority and id."""
-    for r in sorted(loops, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
-        body = UOp(Op.END, (body, r))
-    return body

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
+from uops.compiler.loops import in_order
 from uops.compiler.optimize.schedule import Schedule, axis_of, padded
 from uops.compiler.passes.callify import highest_unique
 from uops.spec import build as B
@@ -186,16 +187,14 @@ def _multiplied(u: UOp, found: Match, at: _Places, tile: _Tile, axis: int) -> UO
     count = d.c.elements
     register = UOp(Op.BUFFER, (), BufferArg(count, d.dtype_out, "CPU", AddrSpace.REG, _FAR + highest_unique([u])))
     outer = open_ranges(toposort(u))[u] - {at.rows, at.columns} | {tile.rows, tile.columns} | ({tile.lane} if tile.lane else set())
-    before = B.after(register, *sorted(outer, key=lambda r: (r.arg.type.priority, int(r.arg.axis_id))))
+    before = B.after(register, *in_order(outer))
     clearing = _loop(axis, AxisType.UPCAST, count)
     cleared = UOp(Op.END, (B.store(UOp(Op.INDEX, (before, clearing)), B.const(0, d.dtype_out)), clearing))
     loops = tuple(tile.steps if r is at.steps else r for r in closed_by(u))
     whole = UOp(Op.STACK, tuple(number(e) for e in range(count)))
     place = UOp(Op.INDEX, (B.after(register, cleared, *loops), whole))
     step = B.store(place, UOp(Op.WMMA, (fragment_a, fragment_b, UOp(Op.LOAD, (place,), LoadArg())), found.arg))
-    for r in reversed(loops):
-        step = UOp(Op.END, (step, r))
-    return UOp(Op.LOAD, (UOp(Op.INDEX, (B.after(register, step), tile.element)),), LoadArg())
+    return UOp(Op.LOAD, (UOp(Op.INDEX, (B.after(register, B.nested(step, loops)), tile.element)),), LoadArg())
 
 
 #: The accumulator's number, far from those that are handed out one by one (R130).

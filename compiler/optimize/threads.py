@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from uops.compiler.loops import in_order
 from uops.compiler.optimize.schedule import Schedule, replace_ranges
 from uops.compiler.target import Machine
 from uops.spec.args import RangeArg
@@ -66,8 +67,6 @@ def _extent(r: UOp) -> int:
 def _loop(s: Schedule, fills: Iterable[frozenset[UOp]], cores: int) -> UOp | None:
     """The outermost loop with iterations enough for all cores, else the longest; of those that tell places in the output apart."""
     around = frozenset(s.outputs).intersection(*fills, open_ranges(toposort(s.effect.src[0]))[s.effect.src[0]])
-    loops = sorted(
-        (r for r in around if r.arg.type in _OUTPUT and _extent(r) > 1), key=lambda r: (r.arg.type.priority, r.arg.axis_id)
-    )
+    loops = in_order(r for r in around if r.arg.type in _OUTPUT and _extent(r) > 1)
     enough = (r for r in loops if _extent(r) >= PER_CORE * cores)
     return next(enough, max(loops, key=_extent, default=None))

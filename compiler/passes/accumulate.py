@@ -52,9 +52,7 @@ def _loops(u: UOp, src: tuple[UOp, ...], outer: list[UOp], unique: int) -> UOp:
     register, cleared = opened(u, outer, unique)
     running = element(B.after(register, cleared, *ranges))
     step = B.store(running, combined(u, running, value))
-    for r in reversed(ranges):
-        step = B.end(step, r)
-    return B.cast(_load(element(B.after(register, step))), u.dtype)
+    return B.cast(_load(element(B.after(register, B.nested(step, ranges)))), u.dtype)
 
 
 def wide_of(d: DType) -> DType:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from uops.compiler.log import note
+from uops.compiler.loops import in_order
 from uops.compiler.passes.bodies import each
 from uops.compiler.place import untranslatable
 from uops.spec import build as B
@@ -52,7 +53,7 @@ class _Expansion:
 
     def __init__(self, order: list[UOp], ranges: list[UOp]) -> None:
         self.order = order
-        self.axes = sorted(ranges, key=lambda r: (r.arg.type.priority, r.arg.axis_id))
+        self.axes = in_order(ranges)
         self.extents = [_extent(r, order[-1]) for r in self.axes]
         self.bit = {r: 1 << k for k, r in enumerate(self.axes)}
         self.depends: dict[UOp, int] = {}  # the axes of a value; of a reference those of its positions

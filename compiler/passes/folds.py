@@ -224,9 +224,7 @@ def _looped(make: _Builder) -> list[list[UOp]]:
                 value = make.combine(value, t, w)
             steps.append(UOp(Op.STORE, (running, value)))
             registers[-1].append(register)
-    body = steps[0] if len(steps) == 1 else UOp(Op.GROUP, tuple(steps))
-    for r in reversed(ranges):
-        body = UOp(Op.END, (body, r))
+    body = B.nested(steps[0] if len(steps) == 1 else UOp(Op.GROUP, tuple(steps)), ranges)
     return [[_read(register, body) for register in group] for group in registers]
 
 

@@ -224,15 +224,9 @@ def _join(chain: Sequence[Part], common: int, rows: int) -> UOp:
     for k, part in enumerate(chain[:-1]):
         effect, loops = join.add(part, 1 + k)
         memory = part.argument(0)
-        join.local[memory] = B.after(join.local[memory], _closed(effect, loops))
+        join.local[memory] = B.after(join.local[memory], B.nested(effect, loops))
     effect, loops = join.add(chain[-1], 0)
     call = chain[-1].call
     name = f"joined_{call.src[0].arg.name}" if call.src[0].arg else "joined"
-    body = UOp(Op.SINK, (_closed(effect, [*join.around, *loops]),), SinkArg(name))
+    body = UOp(Op.SINK, (B.nested(effect, [*join.around, *loops]),), SinkArg(name))
     return call.replace(src=(body, *join.arguments))
-
-
-def _closed(body: UOp, loops: Sequence[UOp]) -> UOp:
-    for r in reversed(loops):
-        body = UOp(Op.END, (body, r))
-    return body

@@ -202,8 +202,7 @@ def _finished(number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable
         nested = substitute(simple, put)
         note("order of loops", simple, nested, put, kernel=number)
         body = simple = simplify(nested)
-    for r in reversed(ranges):
-        body = UOp(Op.END, (body, put.get(r, r)))
+    body = B.nested(body, [put.get(r, r) for r in ranges])
     note("loops", simple, body, kernel=number)
     memory = _memories(body)
     named = [u for u in toposort(body) if u.op is Op.PARAM and u.arg.name is not None]

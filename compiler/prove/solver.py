@@ -55,11 +55,12 @@ class Answer:
 
 @dataclass(slots=True)
 class Worker:
-    """One solver process, started when first asked and again after a death."""
+    """One solver process, started when first asked and again after a death. `spent`: seconds of processor time of its answers."""
 
     seed: int = 0
     seconds: float = LONGEST
     process: subprocess.Popen[bytes] | None = None
+    spent: float = 0.0
     _rest: bytes = b""
 
     def ask(self, query: str, steps: int, wanted: Sequence[str] = ()) -> Answer:
@@ -78,6 +79,7 @@ class Worker:
             self.close()
             return Answer("unknown", {}, "killed after its time")
         found = json.loads(line)
+        self.spent += found["spent"]
         return Answer(found["result"], found["model"], found["reason"])
 
     def _started(self) -> subprocess.Popen[bytes]:

@@ -1,7 +1,8 @@
 """The process that holds Z3, and the only module that imports it.
 
-Reads one JSON object per line, {"query", "steps", "seconds", "seed", "ask"}, and answers each with {"result", "model", "reason"}:
-result is "unsat", "sat" or "unknown", model the values of the constants asked for. Started by `solver`, which limits its time and
+Reads one JSON object per line, {"query", "steps", "seconds", "seed", "ask"}, and answers each with {"result", "model", "reason",
+"spent"}: result is "unsat", "sat" or "unknown", model the values of the constants asked for, spent the seconds of processor time
+since the answer before. Started by `solver`, which limits its time and
 kills it where that does not end it; its memory is limited here.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from typing import Any
 
 MEMORY = 2 << 30
@@ -19,9 +21,11 @@ def main() -> None:
     import z3
 
     print(json.dumps({"version": z3.get_full_version()}), flush=True)
+    before = time.process_time()
     for line in sys.stdin:
-        task = json.loads(line)
-        print(json.dumps(_answer(z3, task)), flush=True)
+        found = _answer(z3, json.loads(line))
+        found["spent"], before = (now := time.process_time()) - before, now
+        print(json.dumps(found), flush=True)
 
 
 def _limit_memory() -> None:

@@ -30,7 +30,8 @@ KEPT = 4096
 
 @record(frozen=True, slots=True)
 class Validated:
-    """The verdicts of one kernel; `seconds` it took, hardly any where they were known."""
+    """The verdicts of one kernel; `seconds` of processor time that they took, the solver's included, hardly any where they were
+    known."""
 
     name: str
     before: UOp
@@ -73,6 +74,10 @@ class _Process:
         self.known: OrderedDict[tuple[UOp, ...], tuple[Verdict, ...]] = OrderedDict()
         self.counts: Counter[str] = Counter()
 
+    def spent(self) -> float:
+        """Seconds of processor time, of this thread and of the solver."""
+        return time.thread_time() + self.worker.spent
+
 
 _PROCESS = _Process()
 
@@ -110,13 +115,13 @@ def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> R
             key = old.src[0], new.src[0], *simplified
             if key in found:
                 continue
-            start = time.perf_counter()
+            start = _PROCESS.spent()
             verdicts = _PROCESS.known.get(key)
             if verdicts is None:
                 proofs = kernel(old.src[0], new.src[0], _PROCESS.worker)
                 verdicts = (*proofs, *values([simplified], (simplified[1], new.src[0]), moves))
                 _remember(key, verdicts)
-            found[key] = Validated(_name(old.src[0], k), key[0], key[1], verdicts, time.perf_counter() - start)
+            found[key] = Validated(_name(old.src[0], k), key[0], key[1], verdicts, _PROCESS.spent() - start)
         planned = tuple(decide(c, _PROCESS.worker) for c in plan(after, passed["plan"]))
         report = Report(tuple(found.values()), planned)
         _PROCESS.counts["kernels"] += len(found)

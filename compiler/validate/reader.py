@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from uops.compiler.loops import in_order
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.terms import App, Cond, Lin, Var
 from uops.spec import dtypes as dt
@@ -279,7 +280,7 @@ def private(memory: UOp) -> bool:
 def _graph(root: UOp) -> list[tuple[UOp, tuple[UOp, ...]]]:
     order = toposort(root)
     live = open_ranges(order)
-    return [(u, tuple(sorted(live[u], key=lambda r: (r.arg.type.priority, r.arg.axis_id)))) for u in order]
+    return [(u, tuple(in_order(live[u]))) for u in order]
 
 
 def _listed(instructions: Sequence[UOp]) -> list[tuple[UOp, tuple[UOp, ...]]]:
