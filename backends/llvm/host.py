@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 from uops.backends.llvm.binding import Host
 from uops.compiler.target import Machine
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_GROUPS = Path("/sys/fs/cgroup")
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 #: A feature, the bytes of its vectors, their number, and whether they have masks; the first that the host has counts.
 _VECTORS = (
@@ -34,8 +36,17 @@ def describe(host: Host) -> Machine:
 
 
 def cores() -> int:
-    """Threads that may run at the same time."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Threads that may run at the same time, by the process's own cores and what its container grants."""
+    own = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(own, quota() or own)
+
+
+@cache
+def quota(folder: Path = _GROUPS) -> int | None:
+    """The processors' worth of time that the control group grants, rounded up; None without a limit (cgroups 2, then 1)."""
+    allowed = _read(folder / "cpu.max").split() or [_read(folder / "cpu" / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+    amount, period = (int(x) if x.isdecimal() else 0 for x in allowed)
+    return -(-amount // period) if amount and period else None
 
 
 def data_caches(folder: Path = _CACHES) -> tuple[int, ...]:
