@@ -1,10 +1,10 @@
 """Settings of the compiler: one frozen value, read once from the environment.
 
 `UOPS_VERIFY=1` checks the graph against its dialect after every pass. `UOPS_VALIDATE=1` validates every kernel, which needs Z3.
-`UOPS_REUSE=0` compiles anew each time. `UOPS_OPTIMIZE=0` leaves every kernel its initial loops. `UOPS_FORCED=SEED` draws schedules
-instead of choosing them. `UOPS_BEAM=N` searches for them by timing, keeping the N best at each step, for at most
-`UOPS_BEAM_SECONDS` (10) per kernel. `UOPS_THREADS=N` lets at most N threads share a kernel. `UOPS_ENTRY=ctypes` calls kernels one
-by one through ctypes, where otherwise a whole program is one native call.
+`UOPS_FAST_MATH=1` lets float values change (R156). `UOPS_REUSE=0` compiles anew each time. `UOPS_OPTIMIZE=0` leaves every kernel
+its initial loops. `UOPS_FORCED=SEED` draws schedules instead of choosing them. `UOPS_BEAM=N` searches for them by timing, keeping
+the N best at each step, for at most `UOPS_BEAM_SECONDS` (10) per kernel. `UOPS_THREADS=N` lets at most N threads share a kernel.
+`UOPS_ENTRY=ctypes` calls kernels one by one through ctypes, where otherwise a whole program is one native call.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ _FLAGS = {"": False, "0": False, "1": True}
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """`verify`: run the verifier between passes. `validate`: prove of every kernel what `uops.compiler.validate` says. `reuse`:
-    compile a graph once per process and target. `optimize`: schedule kernels for the target's machine. `forced`: the seed of
-    schedules that are drawn (None: they are not). `beam`: the width of a search that times schedules (0: none), `beam_seconds`
-    the time it may take for one kernel. `threads`: the most that share a kernel (0: one per core). `entry`: `native` for one
-    call per program where the target has that, `ctypes` for one per kernel.
+    """`verify`: run the verifier between passes. `validate`: prove of every kernel what `uops.compiler.validate` says.
+    `fast_math`: compute what is equal over the real numbers (`uops.compiler.rules.fast_math`). `reuse`: compile a graph once per
+    process and target. `optimize`: schedule kernels for the target's machine. `forced`: the seed of schedules that are drawn
+    (None: they are not). `beam`: the width of a search that times schedules (0: none), `beam_seconds` the time it may take for one
+    kernel. `threads`: the most that share a kernel (0: one per core). `entry`: `native` for one call per program where the target
+    has that, `ctypes` for one per kernel.
     """
 
     verify: bool = False
@@ -38,6 +39,7 @@ class Config:
     threads: int = 0
     entry: str = "native"
     validate: bool = False
+    fast_math: bool = False
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Config:
@@ -52,6 +54,7 @@ class Config:
             threads=_number(environment, "UOPS_THREADS") or 0,
             entry=_word(environment, "UOPS_ENTRY", ("native", "ctypes")),
             validate=_flag(environment, "UOPS_VALIDATE", "0"),
+            fast_math=_flag(environment, "UOPS_FAST_MATH", "0"),
         )
 
 

@@ -7,6 +7,7 @@ Only the context that records is heard, so threads do not mix.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -46,6 +47,15 @@ class Log:
 
     moves: list[Move] = field(default_factory=list)
     decisions: list[tuple[str, UOp, UOp]] = field(default_factory=list)
+
+    @property
+    def assumed(self) -> Counter[str]:
+        """How often each rule was applied that assumes something of the values: those of fast-math, and no others."""
+        found: Counter[str] = Counter()
+        for m in self.moves:
+            assuming = {r.name for r in m.rules if r.assumes is not None}
+            found.update(s.rule for s in m.steps if s.rule in assuming)
+        return found
 
 
 _active: ContextVar[Log | None] = ContextVar("uops.compiler.log", default=None)

@@ -84,7 +84,11 @@ class Pass:
 def _callify(root: UOp, state: Lowering) -> UOp:
     called = callify(root)
     state.external = frozenset(called.src[1:])
-    return called
+    if not state.config.fast_math:
+        return called
+    from uops.compiler.passes.relax import relax  # which only who asks for it needs
+
+    return relax(called)
 
 
 #: Programs of kernels, by body as rangeify leaves it.

@@ -9,6 +9,7 @@ is sound alone. Termination: every step lowers `cost`, a fixed order on nodes; `
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 
 from uops.compiler.compiled import nothing, steps
 from uops.compiler.linear import same_sum
@@ -28,9 +29,31 @@ Witness = Callable[[Binding], "Mapping[str, UOp] | None"]
 TypeRelation = Callable[[Mapping[str, DType]], bool]
 
 
+class Flaw(Enum):
+    """What floats have and the real numbers do not."""
+
+    NAN = "no NaN"
+    INFINITY = "no infinity"
+    ZERO = "no signed zero"
+    ROUNDING = "no rounding"
+
+
+@record(frozen=True, slots=True)
+class Assumed:
+    """What a value-changing rule takes for granted and nothing checks: that none of `flaws` is met in its operands, in between or
+    in its results, and the condition `values` on its variables."""
+
+    flaws: tuple[Flaw, ...]
+    values: Pattern | None = None
+
+    def __str__(self) -> str:
+        return ", ".join([f.value for f in self.flaws] + ([] if self.values is None else [spell(self.values)])) or "nothing"
+
+
 @record(frozen=True, slots=True)
 class Rule:
-    """`lhs` -> `rhs` where `when` is proved by the nodes' min_max, or, for an equality of index sums, by their canonical form."""
+    """`lhs` -> `rhs` where `when` is proved by the nodes' min_max, or, for an equality of index sums, by their canonical form. A
+    rule that `assumes` something is proved over the reals (`uops.compiler.rules.fast_math`)."""
 
     name: str
     lhs: Pattern
@@ -38,10 +61,12 @@ class Rule:
     when: Pattern | None = None
     witness: Witness | None = None
     types: TypeRelation | None = None
+    assumes: Assumed | None = None
 
     def __str__(self) -> str:
         condition = "" if self.when is None else f" when {spell(self.when)}"
-        return f"{self.name}: {spell(self.lhs)} -> {spell(self.rhs)}{condition}"
+        assumed = "" if self.assumes is None else f" assuming {self.assumes}"
+        return f"{self.name}: {spell(self.lhs)} -> {spell(self.rhs)}{condition}{assumed}"
 
     def apply(self, u: UOp) -> tuple[UOp, Binding] | None:
         """The replacement of `u` with the binding that justifies it, or None."""
@@ -204,10 +229,11 @@ def _missing_deep(root: UOp, done: Mapping[UOp, object]) -> list[UOp]:
 
 
 #: Weight of an op in the cost order; a leaf weighs 1. Division is dear, and dearer the more it divides, so that terms leave it;
-#: a remainder is dearer, so that it is taken last.
+#: a remainder is dearer, so that it is taken last. A float's quotient is dearer than the product with a reciprocal.
 # fmt: off
 WEIGHT: dict[Op, int] = {
     Op.IDIV: 40, Op.MOD: 41, Op.SUB: 6, Op.NEG: 4, Op.MUL: 4, Op.CAST: 4, Op.NOT: 4, Op.WHERE: 6,
+    Op.RECIP: 5, Op.DIV: 10, Op.SQRT: 8, Op.EXP2: 12, Op.LOG2: 12, Op.SIN: 12, Op.POW: 40,
     Op.CMPGT: 5, Op.CMPGE: 5, Op.CMPLE: 5,
 }
 # fmt: on

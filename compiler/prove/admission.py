@@ -35,6 +35,8 @@ def digest(rule: Rule) -> str:
     form: Pattern | None = getattr(rule.witness, "evaluates", None)
     parts.append("" if form is None else _spelt(form))
     parts.append("" if rule.types is None else rule.types.__qualname__ if hasattr(rule.types, "__qualname__") else "relation")
+    if rule.assumes is not None:
+        parts.append(f"{rule.assumes}\n{'' if rule.assumes.values is None else _spelt(rule.assumes.values)}")
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 

@@ -46,11 +46,11 @@ class Report:
 def themes() -> dict[str, tuple[Rule, ...]]:
     """Everything that is to be proved, by theme: the rewrite rules, the laws of OptOps, and those of index arithmetic."""
     from uops.compiler.prove import identities, optops
-    from uops.compiler.rules import THEMES, further
+    from uops.compiler.rules import THEMES, fast_math, further
 
     laws = {"optops": optops.THEMES, "laws": identities.THEMES}
     stated = {f"{of}: {name}": found for of, themes in laws.items() for name, found in themes.items()}
-    return {**THEMES, **further.THEMES, **stated}
+    return {**THEMES, **further.THEMES, **fast_math.THEMES, "fast-math/laws": fast_math.LAWS, **stated}
 
 
 def campaign(

@@ -42,6 +42,8 @@ def cast(m: Model, d: DType, a: Value) -> Value:
         return Value(d, _truth(m, a))
     if source is Form.BOOL:
         return Value(d, smt.ite(a.term, m.number(1, d).term, m.number(0, d).term))
+    if Form.REAL in (to, source):
+        raise Unmodelled(f"a cast of {a.dtype} to {d} over the reals")
     if Form.FLOAT in (to, source) and m.exact:
         return _exact(m, d, a)
     return Value(d, _CONCRETE[source, to](m, d, a))

@@ -6,8 +6,11 @@ The compiler does not run graphs; the command line and the tests replay `graphs`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 from uops.compiler.pattern import Pattern
+from uops.compiler.prove.model import float_bits
+from uops.compiler.prove.solver import Number
 from uops.compiler.prove.typings import Assignment, Typed, assignments
 from uops.compiler.prove.verdicts import Verdict
 from uops.compiler.rewrite import Rule
@@ -35,11 +38,11 @@ class Graphs:
 
 @dataclass(frozen=True, slots=True)
 class Counterexample:
-    """Values of the variables of `rule`, under one typing of it."""
+    """Values of the variables of `rule`, under one typing of it; over the reals a float is a Fraction."""
 
     rule: Rule
     typing: Assignment
-    values: Mapping[str, int]
+    values: Mapping[str, int | Fraction]
 
     @classmethod
     def of(cls, rule: Rule, v: Verdict) -> Counterexample:
@@ -48,27 +51,43 @@ class Counterexample:
         if typing is None:
             raise Crash(f"{rule.name} has no typing {v.obligation.at}")
         found = dict(v.values)
-        return cls(rule, typing, {n: _whole(found.get(n, 0), d) for n, d in v.obligation.variables})
+        real = rule.assumes is not None
+        values = {
+            n: Fraction(found.get(n, 0)) if real and d.is_float else _whole(found.get(n, 0), d) for n, d in v.obligation.variables
+        }
+        return cls(rule, typing, values)
 
     def graphs(self) -> Graphs:
-        """What to evaluate."""
+        """What to evaluate; real numbers in float64, rounded once."""
         env, inputs = {}, {}
         for slot, (name, value) in enumerate(self.values.items()):
             d = self.typing.types[name]
-            if d is dt.index:
+            if isinstance(value, Fraction):
+                env[name] = b.param(slot, (), dt.float64)
+                inputs[f"p{slot}"] = (dt.float64, float_bits(float(value), dt.float64))
+            elif d is dt.index:
                 env[name] = b.variable(name, min(value, 0) - 1, max(value, 0) + 1)
                 inputs[name] = (d, value)
             else:
                 env[name] = b.param(slot, (), d)
                 inputs[f"p{slot}"] = (d, value)
-        a = self.typing
+        a = self.typing if self.rule.assumes is None else _widened(self.typing)
         rhs = None if a.rhs is None else node(a.rhs, env)
         form: Pattern | None = getattr(self.rule.witness, "evaluates", None)
         promised = (node(a.lhs, env), env["k"]) if form is self.rule.lhs else None
         return Graphs(node(a.lhs, env), rhs, tuple(node(c, env) for c in a.when), promised, inputs)
 
 
-def _whole(v: bool | int, d: DType) -> int:
+def _widened(a: Assignment) -> Assignment:
+    """A typing with float64 for every float."""
+    return Assignment(a.types, _wide(a.lhs), None if a.rhs is None else _wide(a.rhs), tuple(map(_wide, a.when)))
+
+
+def _wide(t: Typed) -> Typed:
+    return Typed(t.pattern, dt.float64 if t.dtype.is_float else t.dtype, tuple(map(_wide, t.src)))
+
+
+def _whole(v: Number, d: DType) -> int:
     """A solver's value: one bit of an index stands for all of them, and a word for the integer that it spells."""
     if d is dt.index and isinstance(v, bool):
         return -1 if v else 0

@@ -4,7 +4,7 @@ A `Model` chooses representations. Machine integers are BITS (bit vectors, wrapp
 wrapped by mod, R05); index values (R08) are WHOLE, or WIDE (a bit vector that no value of the query leaves), or SLICE (one bit of
 the infinite two's complement of R29: laws of bitwise operations hold for a number where they hold for every bit). A float is a term
 of the solver's float theory in its own format, float8 in that of float16, which holds every value of both kinds; where its bits are
-known they are kept beside it (R28).
+known they are kept beside it (R28). For rules that change values it is a REAL number (`reals`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
+from fractions import Fraction
 
 from uops.compiler.prove import smt
 from uops.compiler.prove.smt import BOOL, INT, Sort, Term
@@ -34,6 +35,7 @@ class Form(Enum):
     WHOLE = "whole"
     WIDE = "wide"
     SLICE = "slice"
+    REAL = "real"
 
 
 #: Bits of a WIDE index: casts of 64-bit integers, and doublings of them, stay inside.
@@ -58,16 +60,19 @@ class Value:
 @dataclass(slots=True)
 class Model:
     """Representations, and what was assumed so far: `facts` define fresh constants, `defined` say that no op trapped (R26),
-    `choices` are free decisions that a ruling leaves (which zero a Max gives, R11). `exact` makes casts that meet a float functions
-    of the exact value (see `casts`); `abstract` says that some function stands for more than is known of it, so that a model of the
-    query may be no counterexample."""
+    `choices` are free decisions that a ruling leaves (which zero a Max gives, R11). `exact` makes casts that meet a float
+    functions of the exact value (see `casts`); `reals` makes floats real numbers, `applied` being the functions of them met so
+    far; `abstract` says that some function stands for more than is known of it, so that a model of the query may be no
+    counterexample."""
 
     machine: Form = Form.BITS
     index: Form = Form.WHOLE
     exact: bool = False
+    reals: bool = False
     facts: list[Term] = field(default_factory=list)
     defined: list[Term] = field(default_factory=list)
     choices: list[Term] = field(default_factory=list)
+    applied: dict[tuple[str, Term], Term] = field(default_factory=dict)
     count: int = 0
     abstract: bool = False
 
@@ -79,7 +84,9 @@ class Model:
     def form(self, d: DType) -> Form:
         if d.kind is Kind.BOOL:
             return Form.BOOL
-        return Form.FLOAT if d.is_float else self.index if d.kind is Kind.INDEX else self.machine
+        if d.is_float:
+            return Form.REAL if self.reals else Form.FLOAT
+        return self.index if d.kind is Kind.INDEX else self.machine
 
     def sort(self, d: DType) -> Sort:
         form = self.form(d)
@@ -87,6 +94,8 @@ class Model:
             return smt.fp(*FORMAT[d])
         if form in (Form.BOOL, Form.SLICE):
             return BOOL
+        if form is Form.REAL:
+            return smt.REAL
         return INT if form is Form.WHOLE else smt.bv(self.width(d))
 
     def width(self, d: DType) -> int:
@@ -115,6 +124,8 @@ class Model:
         if form is Form.FLOAT:
             bits = smt.word(float_bits(float(v), d), d.bits)
             return Value(d, from_bits(bits, d), bits)
+        if form is Form.REAL:
+            return Value(d, smt.rational(Fraction(v)))
         if form is Form.SLICE:
             if v not in (0, -1):
                 raise Unmodelled(f"the bits of {v} differ, a slice has one")

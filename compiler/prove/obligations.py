@@ -4,9 +4,10 @@
 queries whose unsatisfiability proves that for all values of the variables, those of a witness included, if the left side is
 defined and the condition holds, then the right side is defined and is a value that may stand for the left one. The condition is
 assumed with the meaning by which the matcher discharges it: every conjunct is true of the values (by min_max, or by equality of
-canonical sums). A witness with an attribute `evaluates` promises that its variable `k` is the value of that pattern, found by the
-constant folder. A plan with a condition also holds the query that asks whether left side and condition can be satisfied: if not,
-the rule is vacuous.
+canonical sums). Of a rule that `assumes` something, its condition on values is one more, and definedness of the left side is
+claimed, not assumed. A witness with an attribute `evaluates` promises that its variable `k` is the value of that pattern, found by
+the constant folder. A plan with a condition also holds the query that asks whether left side and condition can be satisfied: if
+not, the rule is vacuous.
 """
 
 from __future__ import annotations
@@ -121,6 +122,7 @@ class Theory:
     machine: Form
     index: Form
     exact: bool = False
+    reals: bool = False
     encodings: tuple[tuple[Encoding, int], ...] = ((Encoding.NATIVE, 100_000_000),)
 
 
@@ -140,6 +142,8 @@ _DIVIDED = Theory(
         (Encoding.SKOLEM, 40_000_000),
     ),
 )
+#: Rules that change values of floats: what they assume makes both sides defined, and equal.
+_REALS = Theory("reals", Form.BITS, Form.WIDE, reals=True)
 #: Divisors that are variables of a machine's width: bit vectors refute fast, and prove little beyond 8 bits.
 _BITS_DIVIDED = Theory("bits", Form.BITS, Form.WIDE, encodings=((Encoding.NATIVE, 5_000_000),))
 _CASTS = frozenset({Op.CAST, Op.BITCAST})
@@ -193,7 +197,7 @@ class _Query:
 
 def _query(theory: Theory, rule: Rule, a: Assignment) -> _Query:
     assert a.rhs is not None
-    m = Model(theory.machine, theory.index, theory.exact)
+    m = Model(theory.machine, theory.index, theory.exact, theory.reals)
     env = {n: m.variable(n, d) for n, d in a.types.items() if isinstance(n, str) and _is_variable(rule, n)}
     lemmas: dict[str, list[Term]] = {}
 
@@ -211,6 +215,8 @@ def _query(theory: Theory, rule: Rule, a: Assignment) -> _Query:
     m.defined.clear()
     rhs = _value(m, a.rhs, env, casts)
     claimed = smt.and_(*m.defined, _some_choice(left_choices, equal(lhs, rhs)))
+    if theory.reals:
+        claimed, defined = smt.and_(*defined, claimed), ()
     facts = [*m.facts, *(t for terms in lemmas.values() for t in terms)]
     return _Query((*facts, *defined, *conditions), claimed, tuple(sorted(lemmas)), not m.abstract)
 
@@ -274,7 +280,8 @@ def _obligation(rule: Rule, a: Assignment) -> Obligation:
     names = tuple((n, d) for n, d in a.types.items() if isinstance(n, str) and _is_variable(rule, n))
     if a.rhs is None:
         return Obligation(rule.name, str(a), variables=names, wrong=f"the right side is not of dtype {a.lhs.dtype}")
-    return Obligation(rule.name, str(a), tuple([cache(partial(_plan, t, rule, a)) for t in theories(a)]), names)
+    chosen = theories(a) if rule.assumes is None else (_REALS,)
+    return Obligation(rule.name, str(a), tuple([cache(partial(_plan, t, rule, a)) for t in chosen]), names)
 
 
 def _plan(theory: Theory, rule: Rule, a: Assignment) -> Plan:
@@ -289,7 +296,7 @@ def _plan(theory: Theory, rule: Rule, a: Assignment) -> Plan:
         by = f"{theory.by} {encoding.value}" if len(theory.encodings) > 1 else theory.by
         queries = tuple([smt.script(terms, encoding, known) for terms, known in split])
         attempts.append(Attempt(by, queries, steps, q.concrete))
-    possible = smt.script(assumed) if rule.when is not None else None
+    possible = smt.script(assumed) if a.when else None
     return Plan(tuple(attempts), possible, q.needs)
 
 

@@ -1,15 +1,15 @@
 """What each op means to the prover: a text of its own, which shares nothing with the interpreters nor with the constant folder.
 
 `mean(model, op, to, operands)` gives the value of one op; it raises Unmodelled where there is no row. The rows of an op depend on
-how the model represents the operands: tables BOOL, BITS, WHOLE, SLICE and FLOAT. Rulings stand beside the rows that follow them.
-`result_dtype` is the typing rule of R09, R10 and R25.
+how the model represents the operands: tables BOOL, BITS, WHOLE, SLICE and FLOAT, and those of `reals`. Rulings stand beside the
+rows that follow them. `result_dtype` is the typing rule of R09, R10 and R25.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from uops.compiler.prove import smt
+from uops.compiler.prove import reals, smt
 from uops.compiler.prove.casts import bitcast, cast, round_float, wrap
 from uops.compiler.prove.model import FORMAT, SMALL, Form, Model, Unmodelled, Value, extract, to_float, zero_extend
 from uops.compiler.prove.smt import RNE, RTZ, Term
@@ -326,7 +326,7 @@ FLOAT: dict[Op, Callable[..., Term]] = {
     Op.CMPNE: lambda m, d, a, b: smt.not_(smt.compare("fp.eq", a, b)),
 }
 
-TABLES = {Form.BOOL: BOOL, Form.BITS: BITS, Form.WHOLE: WHOLE, Form.SLICE: SLICE, Form.FLOAT: FLOAT}
+TABLES = {Form.BOOL: BOOL, Form.BITS: BITS, Form.WHOLE: WHOLE, Form.SLICE: SLICE, Form.FLOAT: FLOAT, Form.REAL: reals.ROWS}
 
 
 def mean(m: Model, op: Op, operands: Sequence[Value], to: DType | None = None) -> Value:

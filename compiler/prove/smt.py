@@ -13,6 +13,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 
@@ -26,7 +27,7 @@ class Sort(NamedTuple):
         return self.text
 
 
-BOOL, INT, ROUNDING, EXACT = Sort("Bool"), Sort("Int"), Sort("RoundingMode"), Sort("Exact")
+BOOL, INT, REAL, ROUNDING, EXACT = Sort("Bool"), Sort("Int"), Sort("Real"), Sort("RoundingMode"), Sort("Exact")
 
 
 def bv(width: int) -> Sort:
@@ -111,6 +112,11 @@ RNE, RTZ = literal("RNE", ROUNDING), literal("RTZ", ROUNDING)
 
 def integer(n: int) -> Term:
     return literal(str(n) if n >= 0 else f"(- {-n})", INT)
+
+
+def rational(n: Fraction) -> Term:
+    size = f"(/ {abs(n.numerator)}.0 {n.denominator}.0)"
+    return literal(size if n >= 0 else f"(- {size})", REAL)
 
 
 def word(n: int, width: int) -> Term:

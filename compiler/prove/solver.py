@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Generic, TypeVar
@@ -27,6 +28,9 @@ from uops.spec.record import dataclass as record
 LONGEST = 120.0
 GRACE = 5.0
 _START = 60.0
+
+#: A value of a model: a real number is a Fraction.
+Number = bool | int | Fraction
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,7 +53,7 @@ class Answer:
     """ "unsat", "sat" with the values asked for, or "unknown" with the reason."""
 
     result: str
-    model: Mapping[str, bool | int]
+    model: Mapping[str, Number]
     reason: str = ""
 
 
@@ -80,7 +84,8 @@ class Worker:
             return Answer("unknown", {}, "killed after its time")
         found = json.loads(line)
         self.spent += found["spent"]
-        return Answer(found["result"], found["model"], found["reason"])
+        model = {name: Fraction(v) if isinstance(v, str) else v for name, v in found["model"].items()}
+        return Answer(found["result"], model, found["reason"])
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None:

@@ -65,6 +65,11 @@ def conjuncts(p: Pattern | None) -> list[Pattern]:
     return [c for q in p.src for c in conjuncts(q)] if p.op is Op.AND else [p]
 
 
+def conditions(rule: Rule) -> list[Pattern]:
+    """What is to be assumed of the values of a rule: its condition, and what else it takes for granted."""
+    return [*conjuncts(rule.when), *conjuncts(None if rule.assumes is None else rule.assumes.values)]
+
+
 def assignments(rule: Rule) -> Iterator[Assignment]:
     """Every typing of `rule`."""
     for types, lhs in _typings(rule.lhs, {}, ()):
@@ -81,13 +86,13 @@ def _named(rule: Rule, types: Types) -> Mapping[str, DType]:
 
 
 def _with_witness(rule: Rule, types: Types, lhs: Typed) -> Iterator[Assignment]:
-    sides = [rule.rhs, *conjuncts(rule.when)]
+    sides = [rule.rhs, *conditions(rule)]
     free = {n: v for side in sides for n, v in variables(side).items() if n not in types}
     fitting = 0
     for chosen in _choices(free):
         full = {**types, **chosen}
         rhs = annotate(rule.rhs, full, lhs.dtype)
-        when = [annotate(c, full, None) for c in conjuncts(rule.when)]
+        when = [annotate(c, full, None) for c in conditions(rule)]
         typed = tuple(t for t in when if t is not None and t.dtype is dt.bool_)
         if free and (rhs is None or rhs.dtype is not lhs.dtype or len(typed) < len(when)):
             continue

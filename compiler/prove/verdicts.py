@@ -13,7 +13,7 @@ from enum import Enum
 from uops.compiler.prove import smt
 from uops.compiler.prove.casts import lemma
 from uops.compiler.prove.obligations import Attempt, Obligation, Plan
-from uops.compiler.prove.solver import Pool, Worker
+from uops.compiler.prove.solver import Number, Pool, Worker
 from uops.spec import dtypes as dt
 from uops.spec.record import dataclass
 
@@ -39,7 +39,7 @@ class Verdict:
     obligation: Obligation
     status: Status
     by: str = ""
-    values: tuple[tuple[str, bool | int], ...] = ()
+    values: tuple[tuple[str, Number], ...] = ()
     plan: Plan | None = None
 
 

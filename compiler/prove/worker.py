@@ -1,9 +1,9 @@
 """The process that holds Z3, and the only module that imports it.
 
 Reads one JSON object per line, {"query", "steps", "seconds", "seed", "ask"}, and answers each with {"result", "model", "reason",
-"spent"}: result is "unsat", "sat" or "unknown", model the values of the constants asked for, spent the seconds of processor time
-since the answer before. Started by `solver`, which limits its time and
-kills it where that does not end it; its memory is limited here.
+"spent"}: result is "unsat", "sat" or "unknown", model the values of the constants asked for (a real number as "n/d"), spent the
+seconds of processor time since the answer before. Started by `solver`, which limits its time and kills it where that does not end
+it; its memory is limited here.
 """
 
 from __future__ import annotations
@@ -51,14 +51,21 @@ def _answer(z3: Any, task: dict[str, Any]) -> dict[str, Any]:
     return {"result": result, "model": model, "reason": reason}
 
 
-def _model(z3: Any, model: Any, wanted: list[str]) -> dict[str, bool | int]:
+def _model(z3: Any, model: Any, wanted: list[str]) -> dict[str, bool | int | str]:
     """Values by name; a constant that the query does not hold may be anything, and is left out."""
-    found: dict[str, bool | int] = {}
+    found: dict[str, bool | int | str] = {}
     for d in model.decls():
         if d.arity() == 0 and d.name() in wanted:
             value = model[d]
-            found[d.name()] = z3.is_true(value) if z3.is_bool(value) else value.as_long()
+            found[d.name()] = z3.is_true(value) if z3.is_bool(value) else _number(z3, value)
     return found
+
+
+def _number(z3: Any, value: Any) -> int | str:
+    if not z3.is_real(value):
+        return int(value.as_long())
+    near = value.approx(30) if z3.is_algebraic_value(value) else value
+    return f"{near.numerator_as_long()}/{near.denominator_as_long()}"
 
 
 if __name__ == "__main__":

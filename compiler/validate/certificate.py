@@ -16,11 +16,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from uops.compiler.config import Config
+from uops.compiler.config import Config, default
 from uops.compiler.log import Move
-from uops.compiler.prove.admission import digest
+from uops.compiler.prove.admission import digest, is_proved
 from uops.compiler.prove.solver import Worker, version
 from uops.compiler.rewrite import Rule, Step
+from uops.compiler.rules.fast_math import FAST_MATH, LAWS
 from uops.compiler.target import Target
 from uops.compiler.validate.decide import by_solver, query
 from uops.compiler.validate.kernel import bounds, widths
@@ -64,7 +65,8 @@ def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
     validate(passed, steps, log).require()
     moves = moves_of(log)
     pairs = zip(steps["decompose"].src, steps["simplify"].src, strict=True)
-    return write(passed, steps, [_steps(a.src[0], b.src[0], moves) for a, b in pairs])
+    relaxed = sorted(log.assumed) if (config or default()).fast_math else None
+    return write(passed, steps, [_steps(a.src[0], b.src[0], moves) for a, b in pairs], relaxed)
 
 
 def _steps(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[Move]]) -> Sequence[Step]:
@@ -73,8 +75,11 @@ def _steps(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[Move]]) -> Sequ
     return used(before, found)
 
 
-def write(passed: Mapping[str, UOp], steps: Mapping[str, UOp], by_kernel: Sequence[Sequence[Step]]) -> Json:
-    """The certificate of a program; `by_kernel` are the steps that lead from decompose to simplify. Raises Uncertified."""
+def write(
+    passed: Mapping[str, UOp], steps: Mapping[str, UOp], by_kernel: Sequence[Sequence[Step]], relaxed: Sequence[str] | None = None
+) -> Json:
+    """The certificate of a program; `by_kernel` are the steps that lead from decompose to simplify, `relaxed` the rules of
+    fast-math that were applied before, where that was asked for. Raises Uncertified."""
     graphs = {**passed, **steps}
     texts = {name: show(graphs[name]) for name in TEXTS}
     rules = _rules()
@@ -86,6 +91,10 @@ def write(passed: Mapping[str, UOp], steps: Mapping[str, UOp], by_kernel: Sequen
         "texts": texts,
         "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in by_kernel],
     }
+    if relaxed is not None:
+        assuming = _relaxing()
+        made["fast_math"] = {name: digest(assuming[name]) for name in (*relaxed, *sorted(r.name for r in LAWS))}
+        made["trusted"] += _assumptions(made)
     launches = {name: parse(text) for name, text in texts.items()}
     made["claims"] = [[c.kind.value, c.place, _digest(query(c)[0])] for c in claims(launches)]
     wrong = check(made)
@@ -129,13 +138,27 @@ def _rules() -> dict[str, Rule]:
     return {r.name: r for r in VALUES}
 
 
+def _relaxing() -> dict[str, Rule]:
+    return {r.name: r for r in (*FAST_MATH, *filter(is_proved, LAWS))}
+
+
+def _assumptions(made: Json) -> list[str]:
+    """What a program rests on that fast-math changed."""
+    known = _relaxing()
+    said = [f"{name} assumes {known[name].assumes}" for name in made["fast_math"]]
+    return ["fast-math: the program computes what the one given does over the real numbers (R156), where", *said]
+
+
 def _rules_differ(made: Json) -> Iterator[str]:
-    known = _rules()
-    for name, written in made["rules"].items():
-        if name not in known:
-            yield f"rule {name} is not proved by the ledger"
-        elif digest(known[name]) != written:
-            yield f"rule {name} is another one now"
+    relaxed = made.get("fast_math", {})
+    for names, known in ((made["rules"], _rules()), (relaxed, _relaxing())):
+        for name, written in names.items():
+            if name not in known:
+                yield f"rule {name} is not proved by the ledger"
+            elif digest(known[name]) != written:
+                yield f"rule {name} is another one now"
+    if relaxed and not set(_assumptions(made)) <= set(made["trusted"]):
+        yield "what fast-math assumes is not in the trusted base"
 
 
 def _claims_fail(made: Json, launches: Mapping[str, UOp], worker: Worker) -> Iterator[str]:

@@ -66,6 +66,14 @@ def worker_name(backend: str) -> str:
     return _INTERP_AT if backend == INTERP else backend
 
 
+def values_as_written(command: str) -> None:
+    """Refuse a command that judges values by the program as it is written, where the compiler may change them (R156)."""
+    from uops.compiler.config import default
+
+    if default().fast_math:
+        raise click.UsageError(f"{command} judges values by the program as it is written: unset UOPS_FAST_MATH")
+
+
 def backend(name: str) -> Backend:
     """The backend. Raises UnknownBackend, whose message lists the known ones, or BrokenBackend."""
     from uops.backends import registry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from uops.cli.common import backend, backend_option, program_argument
 
 if TYPE_CHECKING:
     from uops.backends.contract import CompilerBackend
+    from uops.compiler.config import Config
     from uops.spec.node import UOp
 
 #: Stages that are no graphs.
@@ -30,9 +32,17 @@ SOURCE, OBJECT = "source", "object"
 @click.option(
     "--certificate", type=click.Path(dir_okay=False, writable=True), metavar="FILE", help="Validate, and write what was proved."
 )
+@click.option("--fast-math", is_flag=True, help="Let float values change as the real numbers allow.")
 @click.option("--output", "-o", "out", type=click.Path(dir_okay=False, writable=True), metavar="OUT", help="Write to a file.")
 def compile_(
-    file: str, backend_name: str, stage: str, pass_: str | None, log: bool, certificate: str | None, out: str | None
+    file: str,
+    backend_name: str,
+    stage: str,
+    pass_: str | None,
+    log: bool,
+    certificate: str | None,
+    fast_math: bool,
+    out: str | None,
 ) -> None:
     """Lower a .uops program and print it at any stage.
 
@@ -41,6 +51,7 @@ def compile_(
     select: accumulate, widths, decompose, simplify.
     """
     from uops.backends.contract import CompilerBackend
+    from uops.compiler.config import default
     from uops.spec.dialects import Dialect
     from uops.spec.errors import UopsError
     from uops.spec.text import parse_file
@@ -52,17 +63,20 @@ def compile_(
     found = backend(backend_name)
     if not isinstance(found, CompilerBackend):
         raise UopsError(f"{backend_name} evaluates graphs by itself: it is no target of the compiler")
+    config = replace(default(), fast_math=fast_math or default().fast_math)
     if certificate is not None:
-        _certify(root, found, certificate)
+        _certify(root, found, config, certificate)
     if name == OBJECT:
-        _write_objects(kernels(root, found), out)
+        _write_objects(kernels(root, found, config), out)
         return
     if log:
-        text = "".join(steps(root, found))
+        text = "".join(steps(root, found, config))
     elif pass_ is not None:
-        text = passed(root, found, pass_)
+        text = passed(root, found, config, pass_)
+    elif name == SOURCE:
+        text = "\n".join(source(k) for k in kernels(root, found, config))
     else:
-        text = "\n".join(source(k) for k in kernels(root, found)) if name == SOURCE else lowered(root, found, name)
+        text = lowered(root, found, config, name)
     if out:
         Path(out).write_text(text, encoding="utf-8")
     else:
@@ -81,21 +95,20 @@ def stage_named(word: str) -> str:
     return name
 
 
-def lowered(root: UOp, found: CompilerBackend, stage: str) -> str:
+def lowered(root: UOp, found: CompilerBackend, config: Config, stage: str) -> str:
     """The graph after `stage`, as text with types."""
     from uops.compiler import lower
     from uops.spec.text import show
 
-    return show(root if stage == "tensor" else lower(root, found.target, upto=stage), types=True)
+    return show(root if stage == "tensor" else lower(root, found.target, stage, config), types=True)
 
 
-def passed(root: UOp, found: CompilerBackend, name: str) -> str:
+def passed(root: UOp, found: CompilerBackend, config: Config, name: str) -> str:
     """The graph after a pass, or after a step of one, as text with types; a usage error lists all."""
-    from uops.compiler import config
     from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
     from uops.spec.text import show
 
-    state = Lowering(found.target, config.default(), steps={})
+    state = Lowering(found.target, config, steps={})
     assert state.steps is not None
     for p in PIPELINE:
         root = run_pass(p, root, state)
@@ -105,33 +118,38 @@ def passed(root: UOp, found: CompilerBackend, name: str) -> str:
     raise click.BadParameter(f"no pass is called {name!r}; the passes are {', '.join(known)}", param_hint="--pass")
 
 
-def steps(root: UOp, found: CompilerBackend) -> Iterator[str]:
-    """A line per application of a rule: the rule, the node before and after, and what the rule's variables stood for."""
+def steps(root: UOp, found: CompilerBackend, config: Config) -> Iterator[str]:
+    """A line per application of a rule: the rule, the node before and after, and what the rule's variables stood for; of a rule of
+    fast-math also what it assumes."""
     from uops.compiler.trace import trace
     from uops.spec.node import UOp as Node
     from uops.spec.text import show
 
-    for s in trace(root, found.target).steps():
+    seen = trace(root, found.target, config)
+    rules = seen.rules()
+    for s in seen.steps():
         where = {k: show(v) if isinstance(v, Node) else str(v) for k, v in s.binding.items()}
-        yield json.dumps({"rule": s.rule, "before": show(s.before), "after": show(s.after), "where": where}) + "\n"
+        line = {"rule": s.rule, "before": show(s.before), "after": show(s.after), "where": where}
+        assumed = rules[s.rule].assumes
+        yield json.dumps(line if assumed is None else {**line, "assumes": str(assumed)}) + "\n"
 
 
-def _certify(root: UOp, found: CompilerBackend, out: str) -> None:
+def _certify(root: UOp, found: CompilerBackend, config: Config, out: str) -> None:
     """Write the certificate of the program; nothing where a kernel is not validated, which is an error."""
     from uops.compiler.validate.certificate import certify, dump
 
-    made = certify(root, found.target)
+    made = certify(root, found.target, config)
     Path(out).write_text(dump(made), encoding="utf-8")
     click.echo(f"{out}: {len(made['claims'])} claims proved, {len(made['rules'])} rules used. It rests on:", err=True)
     for line in made["trusted"]:
         click.echo(f"  - {line}", err=True)
 
 
-def kernels(root: UOp, found: CompilerBackend) -> list[UOp]:
+def kernels(root: UOp, found: CompilerBackend, config: Config) -> list[UOp]:
     """The distinct Program nodes of the compiled graph, in order of execution."""
     from uops.compiler import lower
 
-    program = lower(root, found.target)
+    program = lower(root, found.target, config=config)
     return list(dict.fromkeys(call.src[0] for call in program.src))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +113,11 @@ def _json(report: Report, replayed: dict[str, str]) -> dict[str, Any]:
             for e in p.entries
             if e.status.value != "proved"
         ],
-        "counterexamples": {v.obligation.name: dict(v.values) for v in report.verdicts if v.values},
+        "counterexamples": {
+            v.obligation.name: {name: str(x) if isinstance(x, Fraction) else x for name, x in v.values}
+            for v in report.verdicts
+            if v.values
+        },
     }
 
 

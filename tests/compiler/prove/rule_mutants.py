@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from uops.compiler.pattern import Pattern, TypeVar, variables
-from uops.compiler.rewrite import Rule
-from uops.compiler.rules import THEMES, further
+from uops.compiler.rewrite import Assumed, Rule
+from uops.compiler.rules import THEMES, fast_math, further
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.ops import Op
@@ -18,7 +18,7 @@ SAMPLE = (dt.bool_, dt.int8, dt.uint8, dt.int16, dt.float16, dt.index)
 _STRICTER = {Op.CMPLT: Op.CMPLE, Op.CMPLE: Op.CMPLT, Op.CMPGT: Op.CMPGE, Op.CMPGE: Op.CMPGT, Op.CMPEQ: Op.CMPGE, Op.CMPNE: Op.CMPGE}
 _OTHER = {
     Op.ADD: Op.SUB, Op.SUB: Op.ADD, Op.MUL: Op.ADD, Op.IDIV: Op.MOD, Op.MOD: Op.IDIV, Op.AND: Op.OR, Op.OR: Op.AND, Op.XOR: Op.OR,
-    Op.SHL: Op.SHR, Op.SHR: Op.SHL, Op.MAX: Op.ADD,
+    Op.SHL: Op.SHR, Op.SHR: Op.SHL, Op.MAX: Op.ADD, Op.DIV: Op.MUL, Op.EXP2: Op.LOG2, Op.LOG2: Op.EXP2,
 }  # fmt: skip
 _COMMUTES = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE})
 
@@ -90,7 +90,7 @@ def _one(q: Pattern, others: list[Pattern]) -> Iterator[tuple[str, Pattern]]:
             yield f"{q.op.name} swapped", _with(q, src=q.src[::-1])
         if q.op is Op.WHERE:
             yield "WHERE swapped", _with(q, src=(q.src[0], q.src[2], q.src[1]))
-        if q.op in (Op.NOT, Op.NEG):
+        if q.op in (Op.NOT, Op.NEG, Op.RECIP, Op.SQRT, Op.EXP2, Op.LOG2):
             yield f"{q.op.name} left out", q.src[0]
 
 
@@ -125,6 +125,20 @@ def mutants() -> Iterator[Mutant]:
                 yield from _of(rule)
 
 
+def real_mutants() -> Iterator[Mutant]:
+    """Those of the rules of fast-math; what they assume of values is changed as a condition is."""
+    for rules in fast_math.THEMES.values():
+        for rule in rules:
+            yield from _of(rule)
+            assumed = rule.assumes
+            assert assumed is not None
+            for what, values in _conditions(narrowed(assumed.values)):
+                kept = Assumed(assumed.flaws, values)
+                lhs, rhs = narrowed(rule.lhs), narrowed(rule.rhs)
+                assert lhs is not None and rhs is not None
+                yield Mutant(Rule(rule.name, lhs, rhs, narrowed(rule.when), rule.witness, assumes=kept), f"assumes: {what}")
+
+
 def _of(rule: Rule) -> Iterator[Mutant]:
     lhs, rhs, when = narrowed(rule.lhs), narrowed(rule.rhs), narrowed(rule.when)
     assert lhs is not None and rhs is not None
@@ -132,7 +146,8 @@ def _of(rule: Rule) -> Iterator[Mutant]:
     def made(
         change: str, rhs: Pattern = rhs, when: Pattern | None = when, lhs: Pattern = lhs, types: object = rule.types
     ) -> Mutant:
-        return Mutant(Rule(rule.name, lhs, rhs, when, rule.witness, types), change)  # type: ignore[arg-type]
+        assumed = rule.assumes and Assumed(rule.assumes.flaws, narrowed(rule.assumes.values))
+        return Mutant(Rule(rule.name, lhs, rhs, when, rule.witness, types, assumed), change)  # type: ignore[arg-type]
 
     bound = list(variables(lhs).values())
     yield from (made(f"right: {what}", rhs=new) for what, new in _changed(rhs, bound))
