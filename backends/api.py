@@ -25,27 +25,38 @@ _local = threading.local()
 
 
 def compile(
-    graph_or_file: UOp | str | os.PathLike[str], backend: str = "llvm", *, validate: bool = False, **options: Any
+    graph_or_file: UOp | str | os.PathLike[str],
+    backend: str = "llvm",
+    *,
+    validate: bool = False,
+    fast_math: bool = False,
+    **options: Any,
 ) -> Program:
     """The program of a TENSOR graph, or of the `.uops` file at a path, on the backend of that name.
 
     A backend that is a compiler target compiles now, and the program may be called by several threads; any other evaluates the
-    graph at each call and is for the calling thread. `options` go to the backend's factory. With `validate`, every kernel is proved
-    to do what `uops.compiler.validate` says, which needs Z3 and a target. Raises SpecError for an ill-formed graph, CompileError,
-    Unsupported, Invalid for a kernel that is not validated, and UnknownBackend or BrokenBackend.
+    graph at each call and is for the calling thread. `options` go to the backend's factory. With `validate`, every kernel is
+    proved to do what `uops.compiler.validate` says, which needs Z3 and a target. With `fast_math`, float values may change as the
+    real numbers allow (`uops.compiler.rules.fast_math`; R156), which needs a target too. Raises SpecError for an ill-formed
+    graph, CompileError, Unsupported, Invalid for a kernel that is not validated, and UnknownBackend or BrokenBackend.
     """
     if not isinstance(graph_or_file, (UOp, str, os.PathLike)):
         raise TypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
     graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
     verify(graph, Dialect.TENSOR)
     found = _instance(backend, options)
-    if validate and not (isinstance(found, CompilerBackend) and not found.guard):
+    compiled = isinstance(found, CompilerBackend) and not found.guard
+    if validate and not compiled:
         raise Unsupported("validation: its kernels are not compiled in this process", backend)
+    if fast_math and not compiled:
+        raise Unsupported("fast-math: its kernels are not compiled in this process", backend)
     if isinstance(found, CompilerBackend) and not found.guard:
         from uops.compiler import compile as compile_for
         from uops.compiler.config import default
 
-        return compile_for(graph, found.target, replace(default(), validate=True) if validate else None)
+        config = default()
+        asked = replace(config, validate=config.validate or validate, fast_math=config.fast_math or fast_math)
+        return compile_for(graph, found.target, asked)
     return lambda inputs: found.run(graph, inputs)
 
 

@@ -37,6 +37,8 @@ STATUSES = ("ok", "error", "crash", "timeout", "unsupported", "trap")
 #: Bytes read at a time, and the room asked for in a pipe: large arrays cross in few turns.
 _CHUNK = 1 << 20
 _TAIL = 2000
+#: Cases of one process, after which the next batch gets a new one: compilers keep memory for each kernel, PoCL 1.5 MB.
+_LIFE = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class Limits:
 
 
 class Worker:
-    """One backend in one process. Use as a context manager; not for use by two threads at a time."""
+    """One backend in one process at a time. Use as a context manager; not for use by two threads at a time."""
 
     def __init__(
         self, backend: str, options: Mapping[str, Any] | None = None, limits: Limits = Limits(), path: Sequence[str] = (),
@@ -88,6 +90,7 @@ class Worker:
         self._environment = dict(environment or {})
         self._settings = {"backend": backend, "options": dict(options or {}), "memory": limits.memory, "path": list(path)}
         self._process: Process | None = None
+        self._sent = 0
 
     def __enter__(self) -> Worker:
         return self
@@ -100,6 +103,7 @@ class Worker:
         if self._process is not None:
             self._process.end()
             self._process = None
+        self._sent = 0
 
     def version(self) -> str:
         """What the backend says of itself. Raises BrokenBackend."""
@@ -115,6 +119,9 @@ class Worker:
         After a case that ended the process, a new one takes the rest. That case is run again by itself: a crash that does not
         happen then was prepared by an earlier case, and the message says so.
         """
+        if self._sent >= _LIFE:
+            self.close()
+        self._sent += len(cases)
         left = deque(cases)
         while left:
             process = self._ready()

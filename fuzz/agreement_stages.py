@@ -2,22 +2,26 @@
 
 Takes: a backend that is a target of the compiler, a tier, a glob of rows. Gives: an `Answer` per program: `agree`, the finding of
 `uops.fuzz.bisect`, or why the compiler refuses it. With a journal, what it holds already is not run again, so that a run that was
-interrupted goes on. Spec: Lowering Pipeline.
+interrupted goes on; it holds answers about one target and one state of the sources. Spec: Lowering Pipeline.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from uops.backends.conformance.cases import cases
 from uops.backends.conformance.model import Case, Tier
+from uops.compiler.config import Config
 from uops.compiler.target import Target
 from uops.fuzz.bisect import Execute, bisect
 from uops.fuzz.draw import SeededDraw
+from uops.fuzz.journal import Journal, tree
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.node import UOp
 from uops.spec.text import show
@@ -60,14 +64,19 @@ def _drawn(draw: SeededDraw, found: list[Case], each: int) -> list[Case]:
 def agreement(
     every: Iterable[Case], target: Target, journal: Path | None = None, execute: Callable[[UOp], Execute] | None = None
 ) -> Iterator[Answer]:
-    """The answers, in order; each is in the journal before it is given. `execute` says how to run the machine code of a graph."""
-    known = read(journal) if journal is not None else {}
-    for c in every:
-        answer = known.get((c.id, digest(c))) or answer_of(c, target, execute)
-        if journal is not None and (c.id, answer.digest) not in known:
-            with journal.open("a", encoding="utf-8") as f:
-                f.write(json.dumps(answer._asdict()) + "\n")
-        yield answer
+    """The answers, in order; each is in the journal before it is given. `execute` says how to run the machine code of a graph.
+    Raises OtherCampaign where the journal is of another target or of other sources."""
+    with nullcontext() if journal is None else closing(Journal(journal, _heading(target))) as kept:
+        known = {} if kept is None else answers(kept)
+        for c in every:
+            answer = known.get((c.id, digest(c))) or answer_of(c, target, execute)
+            if kept is not None and (c.id, answer.digest) not in known:
+                kept.add({"answer": answer._asdict()})
+            yield answer
+
+
+def _heading(target: Target) -> dict[str, Any]:
+    return {"stages": target.name, "target": target.key, "sources": tree(), "settings": asdict(Config.read(os.environ))}
 
 
 def answer_of(case: Case, target: Target, execute: Callable[[UOp], Execute] | None = None) -> Answer:
@@ -86,11 +95,7 @@ def digest(case: Case) -> str:
     return hashlib.sha256(show(case.graph).encode()).hexdigest()[:16]
 
 
-def read(journal: Path) -> dict[tuple[str, str], Answer]:
-    """The answers of a journal by case and digest; none, where there is no file. A last line that was cut off is taken away."""
-    text = journal.read_text(encoding="utf-8") if journal.is_file() else ""
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        journal.write_text(whole, encoding="utf-8")
-    answers = [Answer(**json.loads(line)) for line in whole.splitlines()]
-    return {(a.case, a.digest): a for a in answers}
+def answers(journal: Journal) -> dict[tuple[str, str], Answer]:
+    """The answers of a journal by case and digest."""
+    found = [Answer(**line) for line in journal.of("answer")]
+    return {(a.case, a.digest): a for a in found}

@@ -2,7 +2,8 @@
 
 Takes: a backend's name, a tier, a glob of rows. Gives: `Run`, with one `CellResult` per required cell and level. Cases run in
 worker processes: a crash, a hang, a trap or an exception fails the cells of its case, each with a reproducer, and nothing else. An
-elementwise case that ended so is run again class by class, and only the classes that end so alone fail.
+elementwise case that ended so is run again class by class, and only the classes that end so alone fail. With a journal, each case
+is on the disk when it is decided, and what the journal holds already is not run again.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
 from uops.backends import registry, worker
 from uops.backends.conformance.cases import cases
+from uops.backends.conformance.decided import Decided, heading, known
 from uops.backends.conformance.judge import Expectation, Verdict, judge
 from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Schedules, Segment, Status, Tier
 from uops.backends.contract import Backend, Capabilities
+from uops.fuzz.journal import Journal
 from uops.spec import dtypes as dt
 from uops.spec.node import toposort
 from uops.spec.ops import ALU, Op
@@ -55,9 +60,10 @@ class Run:
 
 def conform(
     backend: str, instance: Backend, *, tier: Tier = Tier.SMOKE, rows: str = "*", jobs: int = 2, progress: Progress | None = None,
-    limits: worker.Limits = LIMITS, schedules: Schedules = CHOSEN,
+    limits: worker.Limits = LIMITS, schedules: Schedules = CHOSEN, journal: Path | None = None,
 ) -> Run:  # fmt: skip
-    """Run the suite. Ctrl-C ends it early: what was decided is kept, the rest is `not run`, and `complete` is False."""
+    """Run the suite. Ctrl-C ends it early: what was decided is kept, the rest is `not run`, and `complete` is False. Raises
+    OtherCampaign where the journal is of another run."""
     start = time.monotonic()
     run = Run(backend, registry.version(backend, instance), tier, rows, {level: {} for level in Level})
     capable = registry.declared(backend, instance)
@@ -65,17 +71,18 @@ def conform(
     run.cases, run.schedules = len(everything), schedules
     wanted = [c for c in everything if capable.missing(c.row, c.dtype) is None]
     _declare(run, everything, capable)
-    try:
-        for k, found in enumerate(_outcomes(backend, wanted, jobs, limits, schedules.environment), 1):
-            for case, outcome in found:
-                run.applied.update(outcome.applied)
-                run.validated.update(outcome.validated)
-                _decide(run, case, outcome, capable)
-            if progress:
-                progress(k, len(wanted))
-    except KeyboardInterrupt:
-        run.complete = False
-    run.seconds = time.monotonic() - start
+    with nullcontext() if journal is None else closing(Journal(journal, heading(backend, run.version, tier, schedules))) as kept:
+        before = {} if kept is None else known(kept, wanted)
+        rest = [c for c in wanted if c.id not in before]
+        fresh = _decided(rest, _outcomes(backend, rest, jobs, limits, schedules.environment), capable, kept)
+        try:
+            for k, case in enumerate(wanted, 1):
+                _take(run, case, before.get(case.id) or next(fresh), capable)
+                if progress:
+                    progress(k, len(wanted))
+        except KeyboardInterrupt:
+            run.complete = False
+    run.seconds = time.monotonic() - start + sum(d.seconds for d in before.values())
     return run
 
 
@@ -136,13 +143,35 @@ def _declare(run: Run, everything: Iterable[Case], capable: Capabilities) -> Non
                 run.cells[level].setdefault(cell, CellResult(cell, status, reason=reason))
 
 
-def _decide(run: Run, case: Case, outcome: worker.Outcome, capable: Capabilities) -> None:
-    expected = Expectation(case)
-    for level in Level:
-        if level.value not in capable.levels:
-            continue
-        for v in verdicts(expected, outcome, level):
-            _merge(run, case, v, level, capable)
+def _decided(
+    wanted: Iterable[Case], found: Iterable[Outcomes], capable: Capabilities, journal: Journal | None
+) -> Iterator[Decided]:  # fmt: skip
+    """What became of each case; it is in the journal before it is given."""
+    start = time.monotonic()
+    for case, outcomes in zip(wanted, found, strict=True):
+        applied, validated = Counter[str](), Counter[str]()
+        done = Decided(case.id, applied=applied, validated=validated)
+        for part, outcome in outcomes:
+            applied.update(outcome.applied)
+            validated.update(outcome.validated)
+            expected = Expectation(part)
+            levels = [level for level in Level if level.value in capable.levels]
+            done.parts += [(part.id, level, verdicts(expected, outcome, level)) for level in levels]
+        now = time.monotonic()
+        done.seconds, start = now - start, now
+        if journal is not None:
+            journal.add({"decided": done.to_json()})
+        yield done
+
+
+def _take(run: Run, case: Case, done: Decided, capable: Capabilities) -> None:
+    """Add what became of a case to the run."""
+    run.applied.update(done.applied)
+    run.validated.update(done.validated)
+    parts = {p.id: p for p in ([case] if all(part == case.id for part, *_ in done.parts) else alone(case))}
+    for part, level, found in done.parts:
+        for v in found:
+            _merge(run, parts[part], v, level, capable)
 
 
 def verdicts(expected: Expectation, outcome: worker.Outcome, level: Level) -> list[Verdict]:

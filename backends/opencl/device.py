@@ -1,4 +1,4 @@
-"""The only door to pyopencl: a device of PoCL, programs as bytes, launches, and memory that host and device share.
+"""The only door to pyopencl: a device of PoCL, programs of texts, launches, and memory that host and device share.
 
 PoCL comes from PyPI (`pocl-binary-distribution`) or from the system; of several platforms of that name the newest is taken. Its
 compiler can end the process, so this belongs into a worker.
@@ -100,8 +100,7 @@ def device() -> Device:
 
 
 def _private_folder() -> None:
-    """What is compiled is kept by our own cache, which is bounded. PoCL's would grow for ever: it works in a folder that goes with
-    this process, unless the environment names one."""
+    """PoCL keeps what it compiles for ever: it works in a folder that goes with this process, unless the environment names one."""
     if "POCL_CACHE_DIR" not in os.environ:
         folder = os.environ["POCL_CACHE_DIR"] = tempfile.mkdtemp(prefix="uops-pocl-")
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -124,15 +123,23 @@ def _needs(cl: Any, found: Any) -> Iterator[tuple[str, int, int]]:
     yield "correctly rounded float32 division", f.CORRECTLY_ROUNDED_DIVIDE_SQRT, found.single_fp_config
 
 
-def compile_program(source: str) -> bytes:
-    """The binary of a program. Raises Crash with the compiler's messages, for rendered text is ours."""
+#: Programs at hand between their check and their use; PoCL finds an older one in its folder.
+_AT_HAND = 32
+
+
+@functools.lru_cache(_AT_HAND)
+def program(source: str) -> Any:
+    """The program of a text. Raises Crash with the compiler's messages, for rendered text is ours.
+
+    It has no machine code yet: PoCL makes that at a kernel's first launch, for the size of its groups. A binary would have
+    more of it, for groups of any size, which takes longer to make than all the rest, so that nobody asks for it.
+    """
     d = device()
     try:
         try:
-            program = _built(_DECLARED + source, (*OPTIONS, _NO_HEADER))
+            return _built(_DECLARED + source, (*OPTIONS, _NO_HEADER))
         except d.cl.Error:  # another PoCL may declare something in another way
-            program = _built(source, OPTIONS)
-        return bytes(program.get_info(d.cl.program_info.BINARIES)[0])
+            return _built(source, OPTIONS)
     except d.cl.Error as e:
         raise Crash(f"OpenCL rejects the rendered kernel: {e}\n{source}") from e
 
@@ -142,13 +149,9 @@ def _built(source: str, options: Sequence[str]) -> Any:
     return d.cl.Program(d.context, source).build(options=list(options), cache_dir=False)
 
 
-def load_program(binary: bytes, entry: str) -> Any:
-    """The kernel `entry` of a binary."""
-    d = device()
-    try:
-        return d.cl.Kernel(d.cl.Program(d.context, [*d.context.devices], [binary]).build(), entry)
-    except d.cl.Error as e:
-        raise Crash(f"an OpenCL binary cannot be loaded: {e}") from e
+def kernel(source: str, entry: str) -> Any:
+    """The kernel `entry` of a text."""
+    return device().cl.Kernel(program(source), entry)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,21 +1,17 @@
 """The opencl target: from a LINEAR kernel to a launch on PoCL.
 
-A binary is what PoCL gives back of a built program, after the line of the source that says how to launch it; it is kept in the
-cache on disk. A loaded kernel takes host addresses, as everywhere, and they must be lent (`uops.compiler.target.Lends`).
+An object is the checked text: PoCL compiles at the first launch, and keeps that for the process. A loaded kernel takes host
+addresses, as everywhere, and they must be lent (`uops.compiler.target.Lends`).
 """
 
 from __future__ import annotations
 
-import functools
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 from uops import __version__
 from uops.backends import cache
-from uops.backends.cache import ObjectCache
 from uops.backends.cstyle.language import NATIVE
 from uops.backends.opencl import device
 from uops.backends.opencl.launch import MAX_LANES, Shape, read
@@ -30,12 +26,6 @@ from uops.spec.ops import Op
 WIDEST = 16
 #: One per process: what one target lends, the kernels of every one can reach.
 MEMORY = device.SharedMemory()
-
-
-@functools.cache
-def _pipeline() -> str:
-    """A digest of the module that decides what is made of a text, so that a change there never meets an old object."""
-    return cache.key(Path(device.__file__).read_bytes())
 
 
 class Kernel:
@@ -72,19 +62,18 @@ def machine(found: device.Device) -> Machine:
 
 
 class OpenClTarget:
-    """Render, compile (through the cache on disk) and load for PoCL. Raises Unsupported where there is none."""
+    """Render, compile and load for PoCL. Raises Unsupported where there is none."""
 
     name = "opencl"
     dtypes: frozenset[DType] = frozenset(NATIVE)
     ops: frozenset[Op] = OPS
 
-    def __init__(self, store: ObjectCache | None = None) -> None:
+    def __init__(self) -> None:
         if why := device.missing():
             raise Unsupported(why, self.name)
         self.device = device.device()
         self.machine = machine(self.device)
-        self.store = ObjectCache(cache.directory(os.environ)) if store is None else store
-        self.key = cache.key(self.name, __version__, _pipeline(), self.device.name, self.device.version, *device.OPTIONS)
+        self.key = cache.key(self.name, __version__, self.device.name, self.device.version, *device.OPTIONS)
 
     def version(self) -> str:
         """Everything but the source that decides a result, for reports."""
@@ -95,14 +84,14 @@ class OpenClTarget:
         return render(linear)
 
     def compile(self, source: str) -> bytes:
-        """The launch line and the program's binary, from the cache where it is there."""
-        head = source.partition("\n")[0].encode() + b"\n"
-        return self.store.made(cache.key(self.key, source), lambda: head + device.compile_program(source))
+        """The text, if PoCL takes it; its first line says how to launch it."""
+        device.program(source)
+        return source.encode()
 
     def load(self, binary: bytes) -> Kernel:
         """A launch of this process."""
-        head, _, program = binary.partition(b"\n")
-        return Kernel(device.load_program(program, ENTRY), read(head.decode()))
+        source = binary.decode()
+        return Kernel(device.kernel(source, ENTRY), read(source))
 
     def lend(self, arrays: Sequence[Any]) -> AbstractContextManager[None]:
         """Let kernels reach the arrays' memory."""

@@ -40,7 +40,7 @@ MACHINES: dict[str, Callable[[], Target]] = {
     "tcc": TinyTarget,
     "gcc": lambda: DriverTarget("gcc", ObjectCache(None)),
     "clang": lambda: DriverTarget("clang", ObjectCache(None)),
-    "opencl": lambda: OpenClTarget(ObjectCache(None)),
+    "opencl": OpenClTarget,
 }
 
 

@@ -35,7 +35,6 @@ from test_opencl_launch import local, nest, reversal, special
 
 import uops
 from uops.backends import registry
-from uops.backends.cache import ObjectCache
 from uops.backends.opencl import device
 from uops.backends.opencl.target import MEMORY, OpenClTarget
 from uops.backends.worker import Case, Limits, Worker
@@ -133,7 +132,7 @@ def test_workgroups_do_what_the_interpreter_of_kernels_does(kernels, tier: str, 
 
 
 def target() -> OpenClTarget:
-    return OpenClTarget(ObjectCache(None))
+    return OpenClTarget()
 
 
 def test_memory_is_reached_by_address_while_it_is_lent_only() -> None:
@@ -212,16 +211,29 @@ def test_a_kernel_that_leaves_its_buffer_ends_the_worker_only(tmp_path: Path, gu
         assert w.run(Case(graph, {"p0": x})).status == "ok"
 
 
-def test_a_second_target_finds_what_the_first_compiled(kernels, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = nest((6, AxisType.GLOBAL))
-    first = OpenClTarget(ObjectCache(tmp_path / "objects"))
-    first.compile(first.render(kernel))
-    monkeypatch.setattr(device, "compile_program", lambda _: pytest.fail("compiled again"))
-    second = OpenClTarget(ObjectCache(tmp_path / "objects"))
-    loaded, out = second.load(second.compile(second.render(kernel))), np.zeros(6, np.int32)
-    with second.lend([out]):
-        loaded([out.ctypes.data], [0])
-    assert out.tolist() == [1] * 6
+def test_an_object_is_loaded_by_another_process_and_compiled_once(tmp_path: Path) -> None:
+    """It is the text, and has all that its launch needs. Machine code is made for the size of a group, and for no other."""
+    text = target().render(nest((6, AxisType.GLOBAL), (4, AxisType.LOCAL)))
+    (tmp_path / "object").write_bytes(target().compile(text))
+    code = (
+        "import sys, numpy as np; from uops.backends.opencl.target import OpenClTarget; t = OpenClTarget()\n"
+        "made = open(sys.argv[1], 'rb').read(); t.compile(made.decode()); k, out = t.load(made), np.zeros(24, np.int32)\n"
+        "with t.lend([out]): k([out.ctypes.data], [0])\n"
+        "print(out.sum())"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "POCL_CACHE_DIR": str(tmp_path / "pocl")}
+    found = subprocess.run([sys.executable, "-c", code, str(tmp_path / "object")], env=environment, capture_output=True, text=True)
+    assert found.stdout == "24\n", found.stderr
+    assert [f.parent.name.split("-")[:3] for f in (tmp_path / "pocl").rglob("entry.so")] == [["4", "1", "1"]]
+
+
+def test_a_text_is_built_once_for_its_check_and_its_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[object] = []
+    real = device._built
+    monkeypatch.setattr(device, "_built", lambda *a: built.append(a) or real(*a))
+    text = target().render(nest((7, AxisType.GLOBAL), (11, AxisType.LOCAL)))
+    target().load(target().compile(text))
+    assert len(built) == 1
 
 
 def test_a_text_that_is_no_opencl_is_a_crash_that_shows_it() -> None:
@@ -252,7 +264,7 @@ def test_a_text_that_calls_what_is_not_declared_is_built_with_the_header() -> No
     text = "__kernel void entry(__global int *x) { x[0] = popcount(x[1]); }"
     with pytest.raises(device.device().cl.Error):
         device._built(device._DECLARED + text, (*device.OPTIONS, device._NO_HEADER))
-    assert device.compile_program(text)
+    assert device.program(text)
 
 
 def test_the_version_names_what_decides_results() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends.cache import ObjectCache
 from uops.backends.opencl import device
 from uops.backends.opencl.launch import MAX_LANES, read
 from uops.backends.opencl.target import OpenClTarget
@@ -26,7 +25,7 @@ pytestmark = pytest.mark.skipif(device.missing() is not None, reason=str(device.
 
 @pytest.fixture(scope="module")
 def target() -> OpenClTarget:
-    return OpenClTarget(ObjectCache(None))
+    return OpenClTarget()
 
 
 def gemm(m: int, k: int, n: int) -> UOp:

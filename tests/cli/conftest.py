@@ -84,9 +84,10 @@ class Suite:
 
     def conform(
         self, backend: str, instance: Any, *, tier: Tier, rows: str, jobs: int, progress: Callable[[int, int], None],
-        schedules: Schedules,
+        schedules: Schedules, journal: Path | None,
     ) -> FakeRun:  # fmt: skip
         called = {"backend": backend, "name": instance.name, "tier": tier, "rows": rows, "jobs": jobs}
+        called |= {"journal": journal} if journal else {}
         self.calls.append(called if schedules == Schedules() else called | {"schedules": schedules})
         progress(1, 2)
         run = FakeRun(backend, tier, rows, self.statuses)

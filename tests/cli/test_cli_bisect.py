@@ -112,13 +112,19 @@ def test_the_suite_goes_on_from_a_journal(uops: Uops, tmp_path: Path) -> None:
     first = uops("stages", "--rows", "Movement/Flip", "--journal", "journal.jsonl", "--json")
     answer = json.loads(first.output)
     assert answer["findings"] == []
-    lines = (tmp_path / "journal.jsonl").read_text().splitlines(keepends=True)
+    head, *lines = (tmp_path / "journal.jsonl").read_text().splitlines(keepends=True)
     assert len(lines) == answer["programs"]["agree"] > 2
     marked = lines[0].replace('"agree"', '"refused"')
-    (tmp_path / "journal.jsonl").write_text(marked + lines[1] + lines[2][:20])
+    (tmp_path / "journal.jsonl").write_text(head + marked + lines[1] + lines[2][:20])
     again = uops("stages", "--rows", "Movement/Flip", "--journal", "journal.jsonl")
     assert (again.exit_code, again.output) == (0, f"1 refused, {len(lines) - 1} agree\n")
-    assert (tmp_path / "journal.jsonl").read_text() == marked + "".join(lines[1:])
+    assert (tmp_path / "journal.jsonl").read_text() == head + marked + "".join(lines[1:])
+
+
+def test_the_journal_of_another_target_is_refused(uops: Uops) -> None:
+    assert uops("stages", "--rows", "Movement/Flip", "--journal", "journal.jsonl").exit_code == 0
+    result = uops("stages", "--backend", "c", "--rows", "Movement/Flip", "--journal", "journal.jsonl")
+    assert result.exit_code == 2 and "differs in stages, target" in result.stderr
 
 
 @pytest.mark.usefixtures("wrong_rangeify")

@@ -61,6 +61,17 @@ def test_options_reach_the_suite(uops: Uops, suite: Any, tmp_path: Path) -> None
     assert json.loads((tmp_path / "there/report.json").read_text())["level"] == "core"
 
 
+def test_a_journal_reaches_the_suite(uops: Uops, suite: Any) -> None:
+    assert uops("conform", "-b", "interp", "--journal", "there.jsonl").exit_code == 0
+    assert suite.calls[0]["journal"] == Path("there.jsonl")
+
+
+def test_without_a_terminal_progress_is_told_in_lines(uops: Uops, suite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert uops("conform", "-b", "interp").stderr == ""
+    monkeypatch.setattr(sys.modules["uops.cli.conform"], "EVERY", 0.0)
+    assert uops("conform", "-b", "interp", "--json").stderr == "interp, smoke: 1 of 2 after 0 min\n"
+
+
 def test_schedules_reach_the_suite_and_the_report(uops: Uops, suite: Any, tmp_path: Path) -> None:
     suite.applied = {"Split REDUCE to UNROLL inner by 4": 3, "Nolocals": 2}
     result = uops("conform", "-b", "llvm", "--opts", "forced", "--seed", "7")
@@ -211,6 +222,7 @@ def test_diff_of_a_report_with_itself_is_empty(uops: Uops, two_reports: tuple[st
         (("--diff", ".", "."), "is no report"),
         (("--backend", "interp", "--tier", "exhaustive", "--baseline", "."), "exhaustive"),
         (("--backend", "llvm", "--tier", "exhaustive", "--opts", "forced"), "one schedule"),
+        (("--backend", "llvm", "--tier", "exhaustive", "--journal", "there"), "its journal"),
         (("--backend", "interp", "--opts", "forced"), "interp is none"),
     ],
 )

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend, backend_option, console, json_option, print_json, program_argument, worker_name
+from uops.cli.common import (
+    backend,
+    backend_option,
+    console,
+    json_option,
+    print_json,
+    program_argument,
+    values_as_written,
+    worker_name,
+)
 
 if TYPE_CHECKING:
     from uops.backends.contract import CompilerBackend
@@ -48,6 +57,7 @@ def bisect(
     from uops.spec.text import parse_file
     from uops.spec.verify import verify
 
+    values_as_written("bisect")
     root = parse_file(file)
     verify(root, Dialect.TENSOR)
     found = compiler(backend_name)
@@ -133,6 +143,7 @@ def stages(ctx: click.Context, backend_name: str, tier: str, rows: str, journal:
     from uops.cli.conform import progress
     from uops.fuzz.agreement_stages import FINDING, agreement, programs
 
+    values_as_written("stages")
     found = compiler(backend_name)
     every = programs(Tier(tier), rows)
     if not every:

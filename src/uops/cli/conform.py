@@ -6,6 +6,7 @@ import fnmatch
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend, backend_option, console, json_option, print_json, to_reader, worker_name
+from uops.cli.common import backend, backend_option, console, json_option, print_json, to_reader, values_as_written, worker_name
 
 if TYPE_CHECKING:
     from uops.backends.conformance.exhaustive import Tally
-    from uops.backends.conformance.model import Level, Schedules
+    from uops.backends.conformance.model import Level
     from uops.backends.conformance.report.diff import Difference
 
 Json = dict[str, Any]
@@ -30,6 +31,8 @@ WRITTEN = ("report.json", "junit.xml", "index.html", "exhaustive.json", "progres
 TIERS, LEVELS = ("smoke", "full", "exhaustive"), ("strict", "core")
 OPTS = ("heuristics", "none", "forced", "search")
 JOBS = min(2, os.cpu_count() or 1)
+#: Seconds between lines about the progress, where there is no terminal.
+EVERY = 60.0
 USER_ERROR, INTERRUPTED = 2, 130
 
 
@@ -43,15 +46,21 @@ USER_ERROR, INTERRUPTED = 2, 130
 @click.option("--rows", default="*", metavar="GLOB", help="Only rows whose id matches, such as 'Elementwise/*'.")
 @click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Worker processes.")
 @click.option("--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Where it goes.")
+@click.option(
+    "--journal", type=click.Path(dir_okay=False), metavar="FILE", help="Keeps the verdicts; a second run goes on from it."
+)
 @click.option("--baseline", type=click.Path(exists=True), metavar="FILE", help="A report that this run must not be worse than.")
 @click.option("--diff", nargs=2, type=click.Path(exists=True), metavar="A B", help="Only compare two reports: is B worse than A?")
 @json_option()
 @click.pass_context
 def conform(
     ctx: click.Context, backend_name: str | None, tier: str, level: str, opts: str, seed: int, beam: int, rows: str, jobs: int,
-    report: str, baseline: str | None, diff: tuple[str, str] | None, as_json: bool,
+    report: str, journal: str | None, baseline: str | None, diff: tuple[str, str] | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Judge a backend against the specification and write a report.
+
+    With --journal, a run that was interrupted or killed goes on where it was, if backend, tier, schedules and sources are those of
+    before, and ends with the report of one that was not. The exhaustive tier keeps its own journal in the report directory.
 
     Exit status 1 if a required cell fails at the chosen level (one that was declared unsupported, or to fail, does not count), or
     if something is worse than in the baseline; 2 if the baseline has no cell in common with the run, since it then guards nothing.
@@ -64,15 +73,19 @@ def conform(
         ctx.exit(_diff(*diff, Level(level), as_json))
     if not backend_name:
         raise click.UsageError("say who is judged with --backend NAME (or compare two reports with --diff A B)")
+    values_as_written("conform")
     if tier == "exhaustive" and baseline:
         raise click.UsageError("the exhaustive tier has no cells to compare with a baseline")
     if why := unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {report}: {why}", param_hint="--report")
     if tier == "exhaustive" and opts != OPTS[0]:
         raise click.UsageError("the exhaustive tier has one schedule")
+    if tier == "exhaustive" and journal:
+        raise click.UsageError("the exhaustive tier keeps its journal in the report directory")
     if tier == "exhaustive":
         ctx.exit(_exhaustive(backend_name, rows, jobs, Path(report), as_json))
-    ctx.exit(_judge(backend_name, tier, Level(level), Schedules(opts, seed, beam), rows, jobs, Path(report), baseline, as_json))
+    how = {"rows": rows, "jobs": jobs, "schedules": Schedules(opts, seed, beam), "journal": journal and Path(journal)}
+    ctx.exit(_judge(backend_name, tier, Level(level), Path(report), baseline, as_json, how))
 
 
 def unwritable(report: Path) -> str | None:
@@ -91,10 +104,8 @@ def unwritable(report: Path) -> str | None:
     return f"{taken[0]} is no file that can be written" if taken else None
 
 
-def _judge(
-    name: str, tier: str, level: Level, schedules: Schedules, rows: str, jobs: int, report: Path, baseline: str | None,
-    as_json: bool,
-) -> int:  # fmt: skip
+def _judge(name: str, tier: str, level: Level, report: Path, baseline: str | None, as_json: bool, how: Json) -> int:
+    """`how` goes to the suite."""
     from uops.backends.conformance.model import Tier
     from uops.backends.conformance.report.diff import difference
     from uops.backends.conformance.report.document import read
@@ -104,13 +115,14 @@ def _judge(
 
     before = read(baseline) if baseline else None
     instance = backend(name)
-    if schedules.kind != OPTS[0] and not hasattr(instance, "target"):
-        raise click.UsageError(f"--opts {schedules.kind} is for backends that are targets of this compiler; {name} is none")
+    opts = how["schedules"].kind
+    if opts != OPTS[0] and not hasattr(instance, "target"):
+        raise click.UsageError(f"--opts {opts} is for backends that are targets of this compiler; {name} is none")
     started = datetime.now(UTC)
     with progress(f"{name}, {tier}") as advance:
-        run = conform_(worker_name(name), instance, tier=Tier(tier), rows=rows, jobs=jobs, progress=advance, schedules=schedules)
+        run = conform_(worker_name(name), instance, tier=Tier(tier), progress=advance, **how)
     if not run.cases:
-        raise click.UsageError(f"no case of the {tier} tier has a row that matches {rows!r}")
+        raise click.UsageError(f"no case of the {tier} tier has a row that matches {how['rows']!r}")
     run.backend = name
     try:
         doc = write(run, report, level, started=started)
@@ -196,11 +208,27 @@ def _tallied(name: str, version: str, tallies: dict[str, Tally]) -> Json:
 
 @contextmanager
 def progress(title: str) -> Iterator[Progress]:
-    """A bar on standard error, on a terminal only; gives `advance(done, total)`."""
+    """How far it is, on standard error: a bar on a terminal, elsewhere a line now and then; gives `advance(done, total)`."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     out = console(stderr=True)
+    if not out.is_terminal:
+        yield _lines(title)
+        return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
+    with Progress(*columns, console=out, transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _lines(title: str) -> Progress:
+    """A line every EVERY seconds."""
+    start = told = time.monotonic()
+
+    def advance(done: int, total: int) -> None:
+        nonlocal told
+        if (now := time.monotonic()) - told >= EVERY:
+            told = now
+            click.echo(f"{title}: {done:,} of {total:,} after {(now - start) / 60:.0f} min", err=True)
+
+    return advance

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend_option, console, json_option, print_json, to_reader, worker_name
+from uops.cli.common import backend_option, console, json_option, print_json, to_reader, values_as_written, worker_name
 from uops.cli.conform import unwritable
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def fuzz(
     With FILE, a reproducer from such a run, ask the oracle that found it once more, on the same backend or on another. A campaign
     goes on from what the report directory holds, if that is of the same campaign. Exit status 1 if something was found.
     """
+    values_as_written("fuzz")
     if listing:
         _list(as_json)
         ctx.exit(0)
