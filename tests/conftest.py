@@ -1,6 +1,9 @@
-"""What all tests share: golden files with an update flag, and a cache of compiled objects of their own."""
+"""What all tests share: golden files with an update flag, a cache of compiled objects of their own, and checks of the compiler that
+are always on: the verifier between all passes, and the validation of every kernel where Z3 is installed, as it is in CI."""
 
+import os
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,12 +19,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files of tests/golden instead of comparing")
 
 
+def validates() -> bool:
+    """Whether kernels are validated: where there is a solver. Raises UsageError in CI, where there has to be one."""
+    if find_spec("z3") is None and os.environ.get("CI"):
+        raise pytest.UsageError("Z3 is not installed, so no kernel would be validated: pip install 'uops[test,prove]'")
+    return find_spec("z3") is not None
+
+
+def pytest_report_header() -> str:
+    return f"kernels: {'validated' if validates() else 'not validated, as Z3 is not installed'}"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Tests neither read what an earlier run compiled nor write into the user's folders; processes they start inherit this."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("UOPS_CACHE_DIR", str(tmp_path_factory.mktemp("objects")))
-        patch.setenv("UOPS_VERIFY", "1")  # the verifier runs between all passes
+        patch.setenv("UOPS_VERIFY", "1")
+        patch.setenv("UOPS_VALIDATE", str(int(validates())))
         default.cache_clear()
         yield
 

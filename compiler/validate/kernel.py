@@ -14,12 +14,13 @@ from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import decide
 from uops.compiler.validate.model import Claim, Counterexample, Kind, Verdict
 from uops.compiler.validate.races import races
-from uops.compiler.validate.reader import Body, Site, counter, read
+from uops.compiler.validate.reader import Body, Site, counter, read, variable
 from uops.compiler.validate.terms import App, Cond, Lin
 from uops.compiler.validate.writes import by_memory, reads, written
 from uops.spec import build as B
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.scope import is_variable
 
 
 def kernel(before: UOp, after: UOp, worker: Worker) -> list[Verdict]:
@@ -105,8 +106,9 @@ def closed(s: Site, why: Counterexample) -> Iterator[tuple[str, UOp, int]]:
     for u in toposort(s.node):
         if u.op is Op.RANGE:
             put[u] = B.index(why.values.get(counter(u).name, 0))
-        elif u.op is Op.PARAM and u.arg.name is not None:
-            put[u] = B.index(why.values.get(str(u.arg.name), u.arg.bounds[0]))
+        elif is_variable(u):
+            v = variable(u)
+            put[u] = B.index(why.values.get(v.name, v.low))
     address = s.node.src[0]
     index = address.src[1] if address.op is Op.INDEX else None
     lane = why.values.get(s.lane.name, 0) if s.lane is not None else 0

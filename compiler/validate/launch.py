@@ -46,10 +46,12 @@ class Validated:
 
 @record(frozen=True, slots=True)
 class Report:
-    """A program: its distinct kernels, and its plan."""
+    """A program: its distinct kernels, and its plan. `assumed`: how often each rule of fast-math was applied before there were
+    kernels; what is proved is proved of the program that these made."""
 
     kernels: tuple[Validated, ...]
     plan: tuple[Verdict, ...]
+    assumed: Mapping[str, int]
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -123,8 +125,10 @@ def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> R
                 _remember(key, verdicts)
             found[key] = Validated(_name(old.src[0], k), key[0], key[1], verdicts, _PROCESS.spent() - start)
         planned = tuple(decide(c, _PROCESS.worker) for c in plan(after, passed["plan"]))
-        report = Report(tuple(found.values()), planned)
+        report = Report(tuple(found.values()), planned, log.assumed)
         _PROCESS.counts["kernels"] += len(found)
+        if report.assumed:
+            _PROCESS.counts["steps of fast-math"] += sum(report.assumed.values())
         _PROCESS.counts.update(f"{v.kind.value}: {v.by.value if v.proved and v.by else 'not proved'}" for v in report.verdicts)
     return report
 

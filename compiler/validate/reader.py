@@ -8,7 +8,8 @@ Spec: Memory; R05, R08, R45, R52, R57.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from uops.compiler.loops import in_order
 from uops.compiler.validate import terms as T
@@ -67,6 +68,18 @@ class Site:
         return f"{self.kind} of {spelled(self.memory)}"
 
 
+    @property
+    def variables(self) -> Iterable[Var]:
+        """The named variables that tell what it touches."""
+        own = self.counters
+        return [v for v in T.unknowns(self.condition, T.unknowns(self.index, T.unknowns(self.size))) if v not in own and not v.loaded]
+
+    def put(self, values: Mapping[Var, Lin]) -> Site:
+        """The site where some unknowns have these values."""
+        index, gate, within, size = (T.substituted(x, values) for x in (self.index, self.gate, self.within, self.size))
+        return Site(self.kind, self.node, self.memory, index, gate, self.loops, self.lane, within, self.at, size)
+
+
 @dataclass(frozen=True, slots=True)
 class Body:
     """`barriers` are places in the order, with the loops around."""
@@ -92,6 +105,13 @@ def counter(r: UOp) -> Var:
     """The unknown of a loop."""
     low, high = r.min_max or (0, T.FAR)
     return Var(f"r{r.arg.axis_id}", int(low), int(high))
+
+
+def variable(u: UOp) -> Var:
+    """The unknown of a named variable. A name like those of other unknowns gets one more character."""
+    low, high = u.min_max or u.arg.bounds
+    name = str(u.arg.name)
+    return Var(f"{name}_" if re.match(r"(r|v|lane)\d", name) else name, int(low), int(high))
 
 
 def lane_of(n: int) -> Var:
@@ -361,10 +381,7 @@ def _constant(reader: _Reader, u: UOp) -> Read:
 
 
 def _param(reader: _Reader, u: UOp) -> Read:
-    if not is_variable(u):
-        return None
-    low, high = u.min_max or u.arg.bounds
-    return T.of(Var(str(u.arg.name), int(low), int(high)))
+    return T.of(variable(u)) if is_variable(u) else None
 
 
 _LEAVES: dict[Op, Callable[[_Reader, UOp], Read]] = {

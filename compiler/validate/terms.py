@@ -125,8 +125,16 @@ def substituted(x: Any, put: Mapping[Var, Lin]) -> Any:
         if isinstance(t, Var):
             found = add(found, put[t], c) if t in put else add(found, of(t), c)
         else:
-            found = add(found, of(App(t.op, tuple([substituted(a, put) for a in t.args]))), c)
+            found = add(found, _rebuilt(t.op, tuple([substituted(a, put) for a in t.args])), c)
     return found
+
+
+def _rebuilt(op: str, args: tuple[Lin | Cond, ...]) -> Lin:
+    """An operation on sums; of a product with a number, a sum."""
+    if op == "mul":
+        a, b = args
+        return mul(a, b)  # type: ignore[arg-type]
+    return of(App(op, args))
 
 
 def settled(a: Lin) -> Lin:

@@ -141,6 +141,7 @@ def executions(s: Site, also: Sequence[Var] = (), limit: int = POINTS) -> tuple[
 
 def written(memory: UOp, before: Sequence[Site], after: Sequence[Site], read: bool, worker: Worker) -> Iterator[Verdict]:
     """Verdicts of what Stores to one memory do, in order. `read`: the kernel after reads this memory, too."""
+    before, after = in_order(before, after)
     for s in after:
         if s.kind != "atomic":
             yield once(s, worker, read)
@@ -169,6 +170,26 @@ def _compared(kind: Kind, place: str, wanted: Numbers, found: Numbers) -> Verdic
     k = int(np.flatnonzero(wanted != found)[0])
     words = f"element {k} is " + ("not written" if wanted[k] else "written, and was not before")
     return Verdict(kind, place, By.POINTS, Counterexample({"element": k}, words))
+
+
+def in_order(before: Sequence[Site], after: Sequence[Site]) -> tuple[Sequence[Site], Sequence[Site]]:
+    """The Stores to one memory, where memory holds an index of them: their executions may meet, and the last one stays. Then they
+    are those of one iteration of the outer loops that all of them have, which are done in order before and after (R57, R158)."""
+    sites = (*before, *after)
+    if not before or not after or all(exact(s.index) and not any(v.loaded for v in T.unknowns(s.index)) for s in sites):
+        return before, after
+    n = 0
+    while all(len(s.loops) > n and AXIS_TABLE[s.loops[n].arg.type].ordered for s in sites):
+        same = all(s.loops[n] is x[0].loops[n] for x in (before, after) for s in x)
+        if not same or counter(before[0].loops[n]) != counter(after[0].loops[n]):
+            break
+        n += 1
+    return [_inside(s, n) for s in before], [_inside(s, n) for s in after]
+
+
+def _inside(s: Site, n: int) -> Site:
+    """A site in one iteration of its outermost n loops; their counters are as named variables."""
+    return Site(s.kind, s.node, s.memory, s.index, s.gate, s.loops[n:], s.lane, s.within, s.at, s.size)
 
 
 def marks(sites: Sequence[Site], size: int, once_only: str | None) -> Numbers | Verdict | None:
@@ -355,7 +376,7 @@ def agreement_claims(before: Body, after: Body) -> Iterator[Claim]:
     slots = sorted({s.memory.arg.slot for b in (before, after) for s in b.sites if s.memory.op is Op.PARAM})
     for slot in slots:
         old, new = ([s for s in b.sites if s.memory.op is Op.PARAM and s.memory.arg.slot == slot] for b in (before, after))
-        stores = [[s for s in sites if s.writes] for sites in (old, new)]
+        stores = in_order(*([s for s in sites if s.writes] for sites in (old, new)))
         loads = [[s for s in sites if not s.writes] for sites in (old, new)]
         again = bool(loads[1]) and bool(stores[1])
         plain = [s for s in stores[1] if s.kind == "store"]
