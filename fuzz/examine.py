@@ -147,8 +147,9 @@ class Bench:
         """What the oracles' own choices for case `k` depend on."""
         return kinds.number(self.setup.seed, k)
 
-    def due(self, k: int) -> list[Oracle]:
-        return [o for o in self.oracles if oracles.due(o, self.setup.seed, k)]
+    def due(self, seed: int) -> list[Oracle]:
+        """Who judges a case."""
+        return [o for o in self.oracles if oracles.due(o, seed)]
 
     def case(self, k: int, told: Told = lambda name: None) -> Examined:
         """Make case `k` and judge it; `told` hears of each oracle before it is asked."""
@@ -157,10 +158,11 @@ class Bench:
             sample = self.sample(k)
         except Exception as e:
             return Examined(k, "generator", raised(e), Counter(cases=1))
-        c = self._context(sample, self.seed(k))
+        seed = self.seed(k)
+        c = self._context(sample, seed)
         c.counts.update(cases=1, **{f"kind:{sample.kind}": 1})
         try:
-            found = oracles.first_fault(c, self.due(k), told)
+            found = oracles.first_fault(c, self.due(seed), told)
         except Refused as e:
             c.counts[f"refused:{_reason(e)}"] += 1
             found = None
@@ -171,7 +173,7 @@ class Bench:
     def judge(self, sample: Sample, seed: int, oracle: str) -> Fault | None:
         """What one oracle objects to in a sample; a refusal is no objection."""
         try:
-            found = oracles.first_fault(self._context(sample, seed), [o for o in self.oracles if o.name == oracle])
+            found = oracles.first_fault(self._context(sample, seed, oracle), [o for o in self.oracles if o.name == oracle])
         except Refused:
             return None
         return None if found is None else found[1]
@@ -198,8 +200,10 @@ class Bench:
             return None
         return None if f is None else Place(f.stage, f.pass_, f.step, f.rule, f.kernel)
 
-    def _context(self, sample: Sample, seed: int) -> Context:
-        return Context(sample, self.subject, self.against, seed)
+    def _context(self, sample: Sample, seed: int, oracle: str = "") -> Context:
+        """With `oracle`, for that one alone; all else is compiled as it is where all are asked that are due."""
+        heard = oracle == oracles.STEPS or any(o.name == oracles.STEPS for o in self.due(seed))
+        return Context(sample, self.subject, self.against, seed, heard)
 
 
 def made_of(root: UOp) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ class Maker:
     made: dict[tuple[DType, Shape], list[UOp]] = field(default_factory=dict)
     inside: list[UOp] | None = None  # the Params of the Function body being made, None at the top
     fresh: int = 0
+    leaves: tuple[Producer, ...] = LEAVES
 
     def value(self, d: DType, shape: Shape, budget: int) -> UOp:
         """A value of exactly this dtype and shape from about `budget` nodes."""
@@ -69,7 +70,7 @@ class Maker:
         pool = self.made.get((d, shape))
         if pool and self.draw.chance(40):
             return self.draw.choice(pool)
-        return self.draw.choice([leaf for leaf in LEAVES if leaf.admits(self, d, shape, 0)]).make(self, d, shape, 0)
+        return self.draw.choice([leaf for leaf in self.leaves if leaf.admits(self, d, shape, 0)]).make(self, d, shape, 0)
 
     def split(self, budget: int, parts: int) -> list[int]:
         """`budget` shared among `parts` sources at random."""
@@ -85,6 +86,12 @@ class Maker:
         p = b.param(self.slot(), shape, d)
         self.inputs[f"p{p.arg.slot}"] = array(self.draw, d, shape)
         return p
+
+    def variable(self, lo: int, hi: int) -> UOp:
+        """A fresh variable with a value, at the top."""
+        name = f"v{self.slot()}"
+        self.inputs[name] = self.draw.integer(lo, hi)
+        return b.variable(name, lo, hi)
 
     def slot(self) -> int:
         self.fresh += 1

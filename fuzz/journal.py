@@ -6,12 +6,14 @@ end of a process or of a machine is taken away when the journal is opened, and w
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import threading
 from pathlib import Path
 from typing import Any
 
+import uops
 from uops.spec.errors import UopsError
 
 Json = dict[str, Any]
@@ -53,6 +55,16 @@ class Journal:
 
     def close(self) -> None:
         self._file.close()
+
+
+def tree() -> str:
+    """A digest of the sources of this package: what decides a result, beside what is asked and the versions of others."""
+    found = hashlib.sha256()
+    for folder, within, files in os.walk(next(iter(uops.__path__)), followlinks=True):
+        within.sort()
+        for name in sorted(f for f in files if f.endswith((".py", ".jsonl"))):  # the ledger decides which rules there are
+            found.update(name.encode() + b"\0" + hashlib.sha256(Path(folder, name).read_bytes()).digest())
+    return found.hexdigest()
 
 
 def _whole(path: Path) -> list[Json]:

@@ -1,7 +1,8 @@
 """What a campaign draws: the kinds of programs, and case k of a seed.
 
-`sample(seed, k, kinds)` is a pure function of its arguments and of VERSION (and of NumPy, whose generators fill the arrays), so
-that any case of a campaign can be made again alone. A kind says of which dialect its programs are; oracles say which they judge.
+`sample(seed, k, kinds)` is a pure function of its arguments and of VERSION (and of NumPy, whose generators fill the arrays, and for
+the kind `rules` of the compiler's rules), so that any case of a campaign can be made again alone. A kind says of which dialect its
+programs are; oracles say which they judge.
 """
 
 from __future__ import annotations
@@ -11,18 +12,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uops.backends.answer import leaves
-from uops.fuzz import bestiary, kernels, programs
+from uops.fuzz import bestiary, kernels, laws, programs
 from uops.fuzz.draw import SeededDraw
-from uops.fuzz.generate import Case, generate
-from uops.fuzz.producers import FEATURES
+from uops.fuzz.generate import Case, Maker, generate
+from uops.fuzz.producers import ELEMENTWISE, FEATURES, PRODUCERS
 from uops.fuzz.values import Draw
+from uops.spec import build as b
+from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
 from uops.spec.errors import UopsError
 from uops.spec.node import UOp
 from uops.spec.record import dataclass
 
 #: Changes whenever some (seed, k, kinds) gives another case.
-VERSION = 2
+VERSION = 3
 #: Nodes and elements of one graph, small ones more often: most bugs need little, and little runs fast.
 NODES = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 16)
 ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
@@ -30,6 +33,8 @@ ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
 MULTIPLE = frozenset({"shards", "everywhere"})
 #: What calls bodies or orders effects.
 BODIES = frozenset({"function", "call"})
+#: Of which single ops are drawn: conversions have the most cases.
+_SINGLE = (*ELEMENTWISE, *(p for p in PRODUCERS if p.name in ("cast", "folded", "indices") for _ in range(2)))
 
 
 class Sample(NamedTuple):
@@ -68,6 +73,14 @@ def _bodies(draw: Draw) -> Case:
     return generate(draw, nodes=draw.integer(4, 14), max_elements=draw.choice(ELEMENTS), features=FEATURES - MULTIPLE, first=BODIES)
 
 
+def _ops(draw: Draw) -> Case:
+    """Values side by side, of an op or two each."""
+    m = Maker(draw, 64, dt.STORABLE, _SINGLE)
+    shape = (m.extent(64),) if draw.chance(80) else ()
+    values = [m.value(draw.choice(m.dtypes), shape, draw.integer(2, 3)) for _ in range(draw.integer(2, 6))]
+    return Case(b.tuple_(*values), m.inputs)
+
+
 def _bestiary(draw: Draw) -> Case:
     return bestiary.generate(draw, draw.choice(tuple(bestiary.FAMILIES)))
 
@@ -75,6 +88,8 @@ def _bestiary(draw: Draw) -> Case:
 # fmt: off
 KINDS: dict[str, Kind] = {k.name: k for k in (
     Kind("tensor",   "graphs of every op of one device",               Dialect.TENSOR,   _tensor(FEATURES - MULTIPLE), 4),
+    Kind("ops",      "single ops on what are cases of their own",      Dialect.TENSOR,   _ops, 2),
+    Kind("rules",    "what the compiler's rewrite rules rewrite",      Dialect.TENSOR,   laws.generate),
     Kind("programs", "statements on Buffers: reads, Stores, reads",   Dialect.TENSOR,   programs.program, 2),
     Kind("symbolic", "graphs whose extents are variables",             Dialect.TENSOR,   programs.symbolic),
     Kind("bodies",   "graphs with a Function or a Call on top",        Dialect.TENSOR,   _bodies),

@@ -20,11 +20,11 @@ from uops.backends.conformance.model import Case
 from uops.backends.guard import Side
 from uops.compiler import pipeline
 from uops.compiler.config import Config
+from uops.compiler.log import Move, recording
 from uops.compiler.pipeline import Pass
 from uops.compiler.prove.solver import NoSolver
 from uops.compiler.rules import INDEXING
 from uops.compiler.runtime import Compiled
-from uops.compiler.target import Target
 from uops.compiler.validate.model import Invalid
 from uops.fuzz import calls, coverage, launches
 from uops.fuzz.bestiary import disagreement
@@ -37,7 +37,7 @@ from uops.fuzz.native import run_program
 from uops.fuzz.relations import related, without
 from uops.fuzz.schedules import Sequencer, illegal_faults, kinds_of, lowered, passes
 from uops.fuzz.stages import Fault, Judge, Outputs, differs, outside
-from uops.fuzz.subject import PLAIN, Refused, Subject, judged, judged_form, raised
+from uops.fuzz.subject import PLAIN, Kept, Refused, Subject, judged, judged_form, raised
 from uops.fuzz.wrong_rule import wrong_step
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
@@ -53,13 +53,16 @@ COMPILER, AGAINST = "a target of the compiler", "a second backend"
 
 @dataclass
 class Context:
-    """One sample under judgement. `seed` is all that an oracle's own choices depend on."""
+    """One sample under judgement. `seed` is all that an oracle's own choices depend on. With `heard`, `moves` are those of the
+    subject's own compilation, for the oracle that looks at them."""
 
     sample: Sample
     subject: Subject
     against: Subject | None = None
     seed: int = 0
+    heard: bool = False
     counts: Counter[str] = field(default_factory=Counter)
+    moves: list[Move] = field(default_factory=list)
 
     @functools.cached_property
     def expected(self) -> Expectation:
@@ -70,9 +73,14 @@ class Context:
     def ran(self) -> tuple[Outputs, Fault | None]:
         """The subject's own run, buffers against the page after them or the page before."""
         side = Side.END if self.seed % 2 else Side.START
-        return self.judged(self.subject, PLAIN, side)
+        if not self.heard:
+            return self.judged(self.subject, PLAIN, side)
+        with recording() as log:
+            found = self.judged(self.subject, PLAIN, side)
+        self.moves = log.moves
+        return found
 
-    def target(self) -> Target:
+    def target(self) -> Kept:
         """The subject's target; for oracles that need one."""
         assert self.subject.target is not None
         return self.subject.target
@@ -157,6 +165,8 @@ def _second(c: Context) -> Fault | None:
 
 def _again(c: Context) -> Fault | None:
     """The same program, compiled and run once more, gives the same bits."""
+    if c.subject.target is not None:
+        c.subject.target.forget()
     found, fault = c.judged(c.subject, side=Side.START if c.seed % 2 else Side.END)
     return fault or next((f for k in c.expected.strict if (f := differs(k, c.ran[0][k], found[k]))), None)
 
@@ -164,20 +174,17 @@ def _again(c: Context) -> Fault | None:
 def _called(c: Context) -> Fault | None:
     """The program as users call it, through all caches and natively where the target has that."""
     try:
-        return calls.faults(c.sample.graph, c.sample.inputs, c.target(), c.ran[0], c.draw("called"))
+        return calls.faults(c.sample.graph, c.sample.inputs, c.target().own, c.ran[0], c.draw("called"))
     except (CompileError, Unsupported) as e:
         raise Refused(str(e)) from e
 
 
 def _steps(c: Context) -> Fault | None:
     """Every rewrite step keeps the value, whatever its leaves are."""
-    try:
-        moves = coverage.recorded(c.sample.graph, c.target())
-    except (CompileError, Unsupported) as e:
-        raise Refused(str(e)) from e
+    _ = c.ran
     tried: Counter[str] = Counter()
     some = []
-    for step in (s for move in moves for s in move.steps):
+    for step in (s for move in c.moves for s in move.steps):
         tried[step.rule] += 1
         if tried[step.rule] <= _PER_RULE:
             some.append(step)
@@ -335,6 +342,8 @@ def _same(c: Context, found: Outputs, other: Outputs) -> Fault | None:
 #: Steps of one rule that are tried, of one lowering.
 _PER_RULE = 4
 UNOPTIMISED = Config(reuse=False, optimize=False)
+#: Who looks at how the subject's own run was compiled.
+STEPS = "steps"
 
 # fmt: off
 ORACLES: dict[str, Oracle] = {o.name: o for o in (
@@ -355,7 +364,7 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
     Oracle("rule-off",    "without one of the rewrite rules the same is given", _rule_off, 16, 1.5, frozenset({COMPILER})),
     Oracle("again",       "a second compilation gives the same bits", _again, 32),
     Oracle("twice",       "a second lowering gives the same instructions", _twice, 32, 1.0, frozenset({COMPILER})),
-    Oracle("steps",       "every rewrite step keeps the value, whatever its leaves are", _steps, 2, 0.5, frozenset({COMPILER})),
+    Oracle(STEPS,         "every rewrite step keeps the value, whatever its leaves are", _steps, 2, 0.5, frozenset({COMPILER})),
     Oracle("stages",      "every stage gives what the one before it gives", _stages, 32, 10.0, frozenset({COMPILER})),
     Oracle("validated",   "what the validator asks of kernels and of the memory plan is not refuted", _validated, 8, 2.0,
            frozenset({COMPILER})),
@@ -396,9 +405,9 @@ def _there(subject: Subject, against: Subject | None) -> frozenset[str]:
     return frozenset(found | ({AGAINST} if against is not None else set()))
 
 
-def due(oracle: Oracle, seed: int, k: int) -> bool:
-    """Whether the oracle judges case k of a campaign."""
-    return oracle.every == 1 or number(seed, k, oracle.name) % oracle.every == 0
+def due(oracle: Oracle, seed: int) -> bool:
+    """Whether the oracle judges the case whose oracles' choices depend on this seed."""
+    return oracle.every == 1 or number(seed, oracle.name, "due") % oracle.every == 0
 
 
 def first_fault(c: Context, oracles: Sequence[Oracle], told: Callable[[str], Any] = lambda name: None) -> tuple[str, Fault] | None:

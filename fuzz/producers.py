@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from uops.fuzz.values import array
+from uops.fuzz.positions import COMPARISONS, filled, make_indices, make_selected, make_sequence
+from uops.fuzz.values import array, edge_bits, number
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind
@@ -92,7 +93,7 @@ def _make_condition(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
         operands = [m.value(kind, shape, budget)] * 2
     else:
         operands = _operands(m, [kind, kind], shape, budget)
-    p = UOp(m.draw.choice(_COMPARISONS), tuple(operands))
+    p = UOp(m.draw.choice(COMPARISONS), tuple(operands))
     p = UOp(Op.NOT, (p,)) if m.draw.chance(60) else p
     op = m.draw.choice((None, Op.AND, Op.OR, Op.XOR, Op.MAX))
     if op is None:
@@ -100,9 +101,6 @@ def _make_condition(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     other = m.draw.choice(("same", "negated", "another"))
     q = {"same": lambda: p, "negated": lambda: UOp(Op.NOT, (p,)), "another": lambda: m.value(d, shape, 1)}[other]()
     return UOp(op, (p, q))
-
-
-_COMPARISONS = (Op.CMPLT, Op.CMPGE, Op.CMPGT, Op.CMPLE, Op.CMPEQ, Op.CMPNE)
 
 
 def _make_choices(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
@@ -185,14 +183,8 @@ def _make_shrink(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     slack = [k for k, (n, o) in enumerate(zip(shape, outer, strict=True)) if o > n]
     if slack and m.inside is None and m.draw.chance(20):  # a symbolic offset (R48)
         k = m.draw.choice(slack)
-        offset[k] = _variable(m, 0, outer[k] - shape[k])
+        offset[k] = m.variable(0, outer[k] - shape[k])
     return b.shrink(m.value(d, tuple(outer), budget), offset, shape)
-
-
-def _variable(m: Maker, lo: int, hi: int) -> UOp:
-    name = f"v{m.slot()}"
-    m.inputs[name] = m.draw.integer(lo, hi)
-    return b.variable(name, lo, hi)
 
 
 def _make_index(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
@@ -201,7 +193,7 @@ def _make_index(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     if shape and m.draw.chance(60):
         where = _positions(m, shape[0], n)
         return UOp(Op.INDEX, (m.value(d, (n, *shape[1:]), budget), where))
-    where = _variable(m, 0, n - 1) if m.inside is None and m.draw.chance(20) else b.index(m.draw.integer(0, n - 1))
+    where = m.variable(0, n - 1) if m.inside is None and m.draw.chance(20) else b.index(m.draw.integer(0, n - 1))
     return UOp(Op.INDEX, (m.value(d, (n, *shape), budget), where))
 
 
@@ -386,18 +378,24 @@ def _make_shards(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 
 def _make_const(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    if d.is_float:
-        value: float = m.draw.choice((0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0, math.inf, -math.inf, math.nan))
-        c = b.const(value, d)
+    if m.draw.chance(40):
+        value: float = number(m.draw.choice(edge_bits(d)), d)
+    elif d.is_float:
+        value = m.draw.choice((0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0, math.inf, -math.inf, math.nan))
     else:
-        c = b.const(m.draw.choice((0, 1, -1, 2, 3, 7, 8, int(d.max), int(d.min))), d)
-    return c if not shape else b.expand(b.reshape(c, (1,) * len(shape)), shape)
+        value = m.draw.choice((0, 1, -1, 2, 3, 7, 8, int(d.max), int(d.min)))
+    return filled(b.const(value, d), shape)
+
+
+def _make_folded(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """Ops of constants alone."""
+    constants = replace(m, producers=ELEMENTWISE, leaves=LEAVES[1:2], made={}, inside=[])
+    return filled(constants.value(d, (), m.draw.integer(2, 4)), shape)
 
 
 def _make_variable(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     lo = m.draw.integer(-3, 3)
-    v = b.cast(_variable(m, lo, lo + m.draw.integer(0, 9)), d)
-    return v if not shape else b.expand(b.reshape(v, (1,) * len(shape)), shape)
+    return filled(b.cast(m.variable(lo, lo + m.draw.integer(0, 9)), d), shape)
 
 
 def _make_binary(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
@@ -430,7 +428,7 @@ LEAVES: tuple[Producer, ...] = (
 )
 
 # fmt: off
-PRODUCERS: tuple[Producer, ...] = (
+ELEMENTWISE: tuple[Producer, ...] = (
     _alu(Op.ADD, 2, "bif"), _alu(Op.MUL, 2, "bif"), _alu(Op.MAX, 2, "bif"), _alu(Op.MOD, 2, "i"), _alu(Op.IDIV, 2, "i"),
     _alu(Op.XOR, 2, "bi"), _alu(Op.OR, 2, "bi"), _alu(Op.AND, 2, "bi"), _shift(Op.SHL), _shift(Op.SHR),
     _alu(Op.RECIP, 1, "f"), _alu(Op.TRUNC, 1, "if"), _alu(Op.NEG, 1, "if"), _alu(Op.SUB, 2, "if"), _alu(Op.DIV, 2, "f"),
@@ -442,6 +440,13 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("condition", lambda m, d, s, n: d is dt.bool_, _make_condition),
     Producer("choices", lambda m, d, s, n: n >= 2, _make_choices),
     Producer("cast", _anything, _make_cast, always=True),
+)
+PRODUCERS: tuple[Producer, ...] = (
+    *ELEMENTWISE,
+    Producer("folded", _anything, _make_folded),
+    Producer("sequence", lambda m, d, s, n: bool(s) and d is not dt.bool_, make_sequence),
+    Producer("selected", lambda m, d, s, n: n >= 2 and d is not dt.bool_, make_selected),
+    Producer("indices", _anything, make_indices),
     Producer("permute", lambda m, d, s, n: len(s) > 1, _make_permute),
     Producer("flip", _ranked, _make_flip),
     Producer("reshape", _anything, _make_reshape),
@@ -466,5 +471,6 @@ PRODUCERS: tuple[Producer, ...] = (
 # fmt: on
 #: What a graph may have: the producers' names, and a root that is a Sink or Group of Stores.
 FEATURES = frozenset({p.name for p in PRODUCERS} | {"sink"})
-#: Without calls of opaque bodies, equal copies and roots of effects: what the speed of evaluation is measured on (`bench`).
-VALUES = FEATURES - {"call", "group", "replicated", "everywhere", "sink"}
+#: Without calls of opaque bodies, equal copies, roots of effects, and patterns of several ops: what the speed of evaluation is
+#: measured on (`bench`).
+VALUES = FEATURES - {"call", "group", "replicated", "everywhere", "sink", "folded", "sequence", "selected", "indices"}

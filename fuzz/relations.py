@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.compiler import pipeline  # noqa: F401 - loads the modules that hold rules
+from uops.compiler.compiled import steps
 from uops.compiler.passes.callify import highest_unique
 from uops.compiler.rewrite import Rule
 from uops.compiler.rules import INDEXING
@@ -266,8 +267,10 @@ def related(s: Sample, draw: SeededDraw) -> tuple[Relation, Related] | None:
 
 @contextmanager
 def without(rule: Rule) -> Iterator[None]:
-    """The compiler without one of its rewrite rules: wherever a pass holds the list of them, it holds a shorter one."""
+    """The compiler without one of its rewrite rules: wherever a pass holds the list of them, it holds a shorter one, of which
+    only the step of the rule's own op is another."""
     shorter = tuple(r for r in INDEXING if r is not rule)
+    steps(shorter).update((op, step) for op, step in steps(INDEXING).items() if op is not rule.lhs.op)
     changed = [(m, name) for m in _modules() for name, v in vars(m).items() if v is INDEXING]
     try:
         for m, name in changed:

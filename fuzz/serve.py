@@ -35,7 +35,7 @@ from uops.fuzz.reproducer import from_packet, to_packet
 from uops.interp.sets import allowed
 
 #: Cases between two collections of garbage, which graphs make much of.
-_COLLECT = 64
+COLLECT = 64
 #: Exit status of a child that was told to go.
 _RENEWED = 3
 #: Seconds between two looks at whether a child still lives.
@@ -134,7 +134,7 @@ class Server:
             counts.update(found.counts)
             if found.oracle is not None:
                 findings.append(_finding(found))
-            if k % _COLLECT == 0:
+            if k % COLLECT == 0:
                 gc.collect()
         self.tell({"batch": {"counts": counts, "findings": findings}})
 

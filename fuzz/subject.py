@@ -9,6 +9,7 @@ it raises `Refused`, which campaigns count.
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,7 +21,7 @@ from uops.backends.conformance.judge import Expectation, outputs_of
 from uops.backends.contract import Backend, CompilerBackend
 from uops.backends.guard import GuardedProgram, Side
 from uops.compiler.config import Config
-from uops.compiler.target import Target
+from uops.compiler.target import Target, machine_of
 from uops.fuzz.stages import Fault, Outputs, outside
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.node import UOp, toposort
@@ -29,6 +30,29 @@ from uops.spec.result import Result
 #: Options that make a backend fast to compile with.
 FAST: dict[str, dict[str, Any]] = {"llvm": {"tier": "fast"}}
 PLAIN = Config(reuse=False)
+#: Kernels of which a target knows the machine code again.
+_KEPT = 64
+
+
+class Kept:
+    """A target that compiles and links a text once while it is one of the last `_KEPT` - the oracles of a case make many kernels
+    again - and in the thread that asks: what else is idle has cases of its own. In all else it is the one given, `own`."""
+
+    def __init__(self, target: Target) -> None:
+        self.own = target
+        self.name, self.key, self.dtypes, self.ops = target.name, target.key, target.dtypes, target.ops
+        self.machine, self.render = machine_of(target), target.render
+        self.forget()
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "beside":
+            raise AttributeError(name)
+        return getattr(self.own, name)
+
+    def forget(self) -> None:
+        """The next texts are compiled anew."""
+        self.compile = functools.lru_cache(_KEPT)(self.own.compile)
+        self.load = functools.lru_cache(_KEPT)(self.own.load)
 
 
 class Refused(UopsError):
@@ -42,11 +66,8 @@ class Subject:
         self.name = name
         self.backend: Backend = registry.get(name, **(FAST.get(name, {}) if options is None else options))
         self.capabilities = registry.declared(name, self.backend)
-
-    @property
-    def target(self) -> Target | None:
-        """What the compiler compiles for, of a backend that is a target of it."""
-        return self.backend.target if isinstance(self.backend, CompilerBackend) else None
+        #: What the compiler compiles for, of a backend that is a target of it.
+        self.target = Kept(self.backend.target) if isinstance(self.backend, CompilerBackend) else None
 
     def run(self, graph: UOp, inputs: Mapping[str, Any], config: Config = PLAIN, side: Side = Side.END) -> Result:
         """One run; raises whatever the subject raises."""

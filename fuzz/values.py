@@ -47,6 +47,14 @@ def from_bits(bits: Array, d: DType) -> Array:
     return bits.astype(_UINT[d.bits]).view(STORAGE[d])
 
 
+def number(bits: int, d: DType) -> float:
+    """The value of a bit pattern; all NaN are one."""
+    found = from_bits(np.array([bits], np.uint64), d)[0]
+    if not d.is_float:
+        return int(found)
+    return math.nan if np.isnan(np.float64(found)) else float(found)
+
+
 def float_bits(d: DType, value: float) -> int:
     """Bits of a value that `d` holds exactly."""
     if value == 0:
@@ -76,6 +84,10 @@ def _integer_edges(d: DType) -> tuple[int, ...]:
     values = [0, 1, 2, 3, -1, -2, 5, 7, 8, 10, bits - 1, bits, bits + 1]
     for k in range(2, bits + 1):
         values += [(1 << k) - 1, 1 << k, (1 << k) + 1, -(1 << k), (1 << (k - 1)) - 1]
+    for man in sorted({f.man_bits for f in dt.FLOATS}):  # halfway between two floats, and beside
+        for k in sorted({man + 2, (man + bits) // 2, bits - 2, bits - 1}):
+            if man + 2 <= k < bits:
+                values += [(1 << k) + (1 << (k - man - 1)) + o for o in (-1, 0, 1)]
     return tuple(dict.fromkeys(v & ((1 << bits) - 1) for v in values))
 
 
@@ -94,14 +106,45 @@ def _float_edges(d: DType) -> tuple[int, ...]:
     nans = [sign - 1, 2 * sign - 1]
     if d.has_inf:
         nans += [top + 2, (top + 1) | 1 << (man - 1)]
-    return tuple(dict.fromkeys([p | s for p in positive for s in (0, sign)] + special + nans))
+    return tuple(dict.fromkeys([p | s for p in positive for s in (0, sign)] + special + nans + _ends(d)))
 
 
-STYLES = ("small", "edge", "bits", "normal", "mixed")
+def _ends(d: DType) -> list[int]:
+    """Where other dtypes end and begin, as far as `d` goes, and arguments at which results of `d` overflow or vanish."""
+    values: list[float] = []
+    for t in dt.INTS:
+        for end in (int(t.min), int(t.max)):
+            values += [end + o for o in (-1.5, -1, -0.5, 0, 0.5, 1)]
+    for f in dt.FLOATS:
+        top, least = f.max_finite, 2.0 ** (1 - f.bias - f.man_bits)
+        half = 2.0 ** (math.frexp(top)[1] - f.man_bits - 2)
+        around = (top, top + half, top + half / 2, top + 2 * half, least, least / 2, least * 0.75)
+        values += [s * v for v in around for s in (1, -1)]
+    values += [s * (e + o) for e in (d.bias, d.bias + d.man_bits) for o in (-1, -0.5, 0, 0.5, 1) for s in (1, -1)]
+    with np.errstate(all="ignore"):
+        found = np.array(values, np.float64).astype(STORAGE[d])
+    return [int(v) for v in found[np.isfinite(found.astype(np.float64))].view(_UINT[d.bits])]
+
+
+@functools.cache
+def special_bits(d: DType) -> tuple[int, ...]:
+    """The few values of which two that meet are most often a case of their own."""
+    if d.kind is Kind.BOOL:
+        return (0, 1)
+    if not d.is_float:
+        values = (0, 1, -1, 2, -2, 3, d.bits - 1, d.bits, int(d.min), int(d.max), int(d.min) + 1, int(d.max) - 1)
+        return tuple(dict.fromkeys(v & ((1 << d.bits) - 1) for v in values))
+    one, top, sign = d.bias << d.man_bits, float_bits(d, d.max_finite), 1 << (d.bits - 1)
+    positive = [0, one, one + 1, *(float_bits(d, v) for v in (0.5, 1.5, 2.0, 3.0)), 1, 1 << d.man_bits, top]
+    return (*(p | s for p in positive for s in (0, sign)), *([top + 1, top + 1 | sign] if d.has_inf else []), sign - 1)
+
+
+STYLES = ("small", "edge", "bits", "normal", "mixed", "special", "spread")
 
 
 def array(draw: Draw, d: DType, shape: tuple[int, ...], style: str | None = None) -> Array:
-    """A random array of `d`: small integers, edge values, raw bits, normals, or a mixture."""
+    """A random array of `d`: small integers, edge values, raw bits, normals, a mixture, special values, or magnitudes spread evenly
+    over powers of two."""
     n = math.prod(shape)
     style = style or draw.choice(STYLES)
     seed = draw.integer(0, 2**31 - 1)
@@ -115,15 +158,29 @@ def _fill(rng: np.random.Generator, d: DType, n: int, style: str) -> Array:
     if style == "mixed":
         a, b = _fill(rng, d, n, "small"), _fill(rng, d, n, "edge")
         return np.where(rng.integers(0, 4, n) == 0, b, a).astype(STORAGE[d])
-    if style == "edge":
-        pool = np.array(edge_bits(d), np.uint64)
+    if style in _POOLS:
+        pool = np.array(_POOLS[style](d), np.uint64)
         return from_bits(pool[rng.integers(0, len(pool), n)], d) if d is not dt.index else _index(rng, n)
     if style == "bits" and d is not dt.index:
         return from_bits(rng.integers(0, 1 << d.bits, n, np.uint64, endpoint=False) if d.bits < 64 else _words(rng, n), d)
     if style == "normal" and d.is_float:
         return rng.standard_normal(n).astype(STORAGE[d])
+    if style == "spread" and d is not dt.index:
+        return _spread(rng, d, n)
     lo = 0 if d.kind is Kind.UINT else -4
     return rng.integers(lo, 6, n).astype(STORAGE[d])
+
+
+_POOLS = {"edge": edge_bits, "special": special_bits}
+
+
+def _spread(rng: np.random.Generator, d: DType, n: int) -> Array:
+    """Numbers of any number of digits: the greatest ones of floats are those that functions still tell apart."""
+    signs = 1 if d.kind is Kind.UINT else rng.choice((-1.0, 1.0), n)
+    if d.is_float:
+        with np.errstate(all="ignore"):
+            return (signs * np.exp2(rng.uniform(-8, 11, n))).astype(STORAGE[d])
+    return (signs * np.exp2(rng.uniform(0, d.bits - 1, n))).astype(STORAGE[d])
 
 
 def _words(rng: np.random.Generator, n: int) -> Array:

@@ -1,9 +1,10 @@
 """The hunt for one mutant: what its package's own defences say, and campaigns on it until one finds something.
 
 Takes: a mutant, and for how long. Gives: for each of two defences a `Kill`, or None where it sees nothing: everything there is, and
-the oracles that compare answers alone. The first hunt has everything on. Where a proof or the verifier saw the mutant, another one
-goes without both: every rule fires, and no verifier looks on. Where the first hunt ends with nothing, golden files are asked. Time
-is that of processors, of all processes of a hunt, so that a busy machine changes nothing.
+the oracles that compare answers alone. What compares answers is asked first, on a package in which every rule fires and no verifier
+looks on: who is killed so is killed with everything on, where the proof of a changed rule may say so before. Only where that ends
+with nothing, golden files are asked, and then campaigns with the verifier and the validator. Time is that of processors, of all
+processes of a hunt, so that a busy machine changes nothing.
 
 A finding counts where triage confirms it and the package without the mutant has no objection to the same program.
 """
@@ -36,6 +37,7 @@ Json = dict[str, Any]
 KINDS = tuple(k for k in kinds.KINDS if k not in ("devices", "bestiary"))
 #: Oracles that are no comparison of two answers.
 NOT_DIFFERENTIAL = frozenset({"form", "validated"})
+ANSWERS = tuple(o for o in ORACLES if o not in NOT_DIFFERENTIAL)
 #: What the hunt by answers alone changes beside: rules need no proof, and no verifier runs between passes. Only a package that an
 #: overlay made can be told so.
 BLIND = (
@@ -48,8 +50,6 @@ MOST, REDUCING = 100, 30.0
 PATIENT = replace(LIMITS, start=600.0)
 #: Tests that compare with golden files, where there is a checkout.
 _GOLDENS = ("tests/compiler/test_stage_goldens.py", "tests/backends/test_llvm_render.py", "tests/backends/test_opencl_launch.py")
-#: What the pipeline says of a graph that its verifier refuses.
-_MALFORMED = "no well-formed"
 _LOOK = 0.5
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -87,11 +87,10 @@ class Hunter:
     def hunt(self, m: Mutant) -> tuple[Kill | None, Kill | None]:
         """Who sees it with everything on, and who by answers alone. Raises Stale and Stopped."""
         proof = self._ledger(m)
-        found = None if proof else self._campaigns(m, (m.edit,), tuple(ORACLES))
-        if proof or (found is not None and _is_verifiers(found)):
-            answers = self._campaigns(m, (m.edit, *BLIND), tuple(o for o in ORACLES if o not in NOT_DIFFERENTIAL))
-            return proof or found, answers
-        return found or self._goldens(m), found
+        answers = self._campaigns(m, (m.edit, *BLIND), ANSWERS)
+        if proof or answers:
+            return proof or answers, answers
+        return self._goldens(m) or self._campaigns(m, (m.edit,), tuple(ORACLES)), None
 
     # Campaigns
 
@@ -163,11 +162,6 @@ class Hunter:
                 _end(process)
 
 
-def _is_verifiers(found: Kill) -> bool:
-    """Whether no answer was wrong, but the form of a graph."""
-    return found.by in NOT_DIFFERENTIAL or _MALFORMED in found.kind
-
-
 class _Trial:
     """One campaign in a process of its own: `spent` are its processor seconds, `cases` those that it judged."""
 
@@ -218,9 +212,7 @@ class _Trial:
         t = confirmed[k]
         place = t["place"]["pass_"] if t["place"] else ""
         nodes, text = (None, "") if small is None else (small["nodes"], small["text"])
-        form = _MALFORMED if _MALFORMED in t["fault"]["message"] else ""
-        said = " ".join(filter(None, (t["fault"]["kind"], place, form)))
-        return Kill(t["oracle"], said, self._seen, k + 1, nodes, text)
+        return Kill(t["oracle"], " ".join(filter(None, (t["fault"]["kind"], place))), self._seen, k + 1, nodes, text)
 
     def _broken(self, process: subprocess.Popen[bytes]) -> Kill | None:
         """A package that does not even start."""

@@ -1,6 +1,7 @@
 """A package with some files changed: a folder of links to everything else of it.
 
-The working tree stays as it is. Folders on the way to a changed file are real, so that Python keeps what it compiles of them apart.
+The working tree stays as it is. Folders on the way to a changed file are real, so that Python keeps what it compiles of them apart;
+what it has compiled of the files that are not changed is linked, too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ def _fill(here: Path, there: Path, files: Mapping[tuple[str, ...], str]) -> None
     heads = {name[0] for name in files}
     for entry in there.iterdir():
         if entry.name == _OWN:
+            _link_compiled(here / _OWN, entry, heads)
             continue
         below = {name[1:]: text for name, text in files.items() if name[0] == entry.name}
         if entry.name not in heads:
@@ -32,3 +34,10 @@ def _fill(here: Path, there: Path, files: Mapping[tuple[str, ...], str]) -> None
             (here / entry.name).write_text(below[()], encoding="utf-8")
         else:
             _fill(here / entry.name, entry, below)
+
+
+def _link_compiled(here: Path, there: Path, changed: set[str]) -> None:
+    here.mkdir()
+    for entry in there.iterdir():
+        if f"{entry.name.partition('.')[0]}.py" not in changed:
+            (here / entry.name).symlink_to(entry)
