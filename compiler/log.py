@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from uops.spec.node import UOp
+from uops.spec.node import UOp, toposort
 from uops.spec.record import dataclass as record
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ Put = Mapping[UOp, "UOp | tuple[UOp, ...]"]
 class Move:
     """`by` made `after` of `before`. `kernel` is the position of the kernel for which it did, None where equal graphs of all
     kernels have one move; `steps` and `rules` are those of a Rewriter, whose memory `put` then is. `terms`
-    is a Rewriter that simplified terms while `after` was built, `made` are nodes that a node needed beside what it became."""
+    is a Rewriter that simplified terms while `after` was built, `made` are nodes that a node needed beside what it became. With
+    `part`, `before` is one of several graphs that `after` was put together of."""
 
     by: str
     before: UOp
@@ -39,6 +40,7 @@ class Move:
     rules: Sequence[Rule] = ()
     terms: Rewriter | None = None
     made: Put | None = None
+    part: bool = False
 
 
 @dataclass(slots=True)
@@ -85,6 +87,16 @@ def note(
     log = _active.get()
     if log is not None and before is not after:
         log.moves.append(Move(by, before, after, {} if put is None else put, kernel, terms=terms, made=made))
+
+
+def note_part(by: str, before: UOp, after: UOp, put: Put, inner: UOp, outer: UOp) -> None:
+    """Tell whoever records that `before` went into `after` beside other graphs: by `put` it is `inner`, around which `outer` was
+    built."""
+    log = _active.get()
+    if log is not None:
+        inside = {*toposort(inner)}
+        made = {before: tuple([u for u in toposort(outer) if u not in inside])}
+        log.moves.append(Move(by, before, after, put, made=made, part=True))
 
 
 def decided(what: str, before: UOp, after: UOp) -> None:

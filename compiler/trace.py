@@ -85,7 +85,8 @@ class Trace:
         return tuple(replace(part, name=named.name) for part, named in zip(found, first))
 
     def links(self, stage: str) -> tuple[Links, ...]:
-        """From the stage before `stage` to it, one entry per part of `stage`."""
+        """From the stage before `stage` to it, an entry per part of `stage` and part that it was made of: a joined kernel was made
+        of several."""
         names = list(self.stages)
         before, after = self.stages[names[names.index(stage) - 1]], self.stages[stage]
         return _links(before, after, self.log)
@@ -122,26 +123,52 @@ def _kernel(k: int, body: UOp, arguments: tuple[UOp, ...]) -> Part:
 
 # ------------------------------------------------------------------------------------------------------- part to part
 
+#: The moves to each graph, with their places in the log.
+_Moves = dict[UOp, list[tuple[int, Move]]]
+
 
 def _links(before: UOp, after: UOp, log: Log) -> tuple[Links, ...]:
     old, new = parts(before), parts(after)
-    by_after: dict[UOp, list[Move]] = {}
-    for m in log.moves:
-        by_after.setdefault(m.after, []).append(m)
+    by_after: _Moves = {}
+    for at, m in enumerate(log.moves):
+        by_after.setdefault(m.after, []).append((at, m))
     relations: dict[int, _Relation] = {}
-    passed = {u: (m.by, t) for m in by_after.get(after, ()) if m.before is before for u, t in m.put.items()}
+    passed = {u: (m.by, t) for _, m in by_after.get(after, ()) if m.before is before for u, t in m.put.items()}
     found = []
-    for k, part in enumerate(new):
-        j = k if len(old) == len(new) else 0
-        chain = _chain(old[j].body, part.body, k, by_after)
-        pairs = _Composition(old[j].nodes(), _along(chain or (), relations)).links(part.nodes())
-        known = {(p.source, p.target) for p in pairs}
-        pairs += [p for p in _arguments(old[j], part, passed) if (p.source, p.target) not in known]
-        found.append(Links(j, k, tuple(pairs), _decisions(chain or (), log), chain is None))
+    for j, k in _made_of(before, len(old), len(new), log):
+        chains = _chains(old[j].body, new[k].body, k, by_after, len(log.moves))
+        links = [
+            x for chain in chains or [[]] for x in _Composition(old[j].nodes(), _along(chain, relations)).links(new[k].nodes())
+        ]
+        pairs: dict[tuple[UOp, UOp], Link] = {}
+        for x in sorted(links, key=lambda x: x.made) + _arguments(old[j], new[k], passed):
+            pairs.setdefault((x.source, x.target), x)
+        moves = [m for chain in chains for m in chain]
+        found.append(Links(j, k, tuple(pairs.values()), _decisions(moves, log), not chains))
     return tuple(found)
 
 
-def _chain(before: UOp, after: UOp, kernel: int, by_after: Mapping[UOp, Sequence[Move]]) -> list[Move] | None:
+def _made_of(before: UOp, old: int, new: int, log: Log) -> list[tuple[int, int]]:
+    """Which of the old parts went into which of the new ones."""
+    if old == new:
+        return [(k, k) for k in range(new)]
+    join = next((m for m in log.moves if m.before is before and before.op is m.after.op is Op.LINEAR and m.put), None)
+    if join is None:
+        return [(0, k) for k in range(new)]
+    return [(j, k) for k, c in enumerate(join.after.src) for j, o in enumerate(before.src) if join.put.get(o, o) is c]
+
+
+def _chains(before: UOp, after: UOp, kernel: int, moves: _Moves, end: int) -> list[list[Move]]:
+    """The ways from one graph to the other by moves before `end`: one, or where graphs were put together, one through each."""
+    chain = _chain(before, after, kernel, moves, end)
+    last = next((i for i in reversed(range(len(chain or ()))) if chain and chain[i].part), None)
+    if chain is None or last is None:
+        return [] if chain is None else [chain]
+    parts = [(at, m) for at, m in moves[chain[last].after] if m.part]
+    return [[*head, m, *chain[last + 1 :]] for at, m in parts for head in _chains(before, m.before, kernel, moves, at)]
+
+
+def _chain(before: UOp, after: UOp, kernel: int, moves: _Moves, end: int) -> list[Move] | None:
     """The moves that lead from one graph to the other, None if none are known to."""
     came: dict[UOp, Move | None] = {after: None}
     pending = [after]
@@ -149,8 +176,8 @@ def _chain(before: UOp, after: UOp, kernel: int, by_after: Mapping[UOp, Sequence
         u = pending.pop()
         if u is before:
             break
-        for m in by_after.get(u, ()):
-            if m.before not in came and m.kernel in (None, kernel):
+        for position, m in moves.get(u, ()):
+            if m.before not in came and m.kernel in (None, kernel) and position < end:
                 came[m.before] = m
                 pending.append(m.before)
     if before not in came:
@@ -213,6 +240,8 @@ class _Relation:
         for u, nodes in (move.made or {}).items():
             for v in _targets(nodes):
                 self._add(u, v, True, (Cause(move.by),))
+        if move.part:  # what has no source here has one in another part
+            return
         if not self.owners.get(move.after):
             self._add(move.before, move.after, True, (Cause(move.by),))
         self._made(history(move.terms) if move.terms is not None else {})

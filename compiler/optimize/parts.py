@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from uops.compiler.log import note
+from uops.compiler.log import note, note_part
 from uops.compiler.loops import in_order
 from uops.compiler.optimize.schedule import Schedule, replace_ranges
 from uops.spec import build as B
@@ -30,17 +30,24 @@ def scheduled_parts(s: Schedule, choose: Callable[[Schedule], Schedule]) -> Sche
     needs = open_ranges(order)
     common = [r for r in s.outputs if all(r in needs[u.src[1]] for u in filled)]
     alone = {u: u.src[0] for u in filled}
-    axis, ready = len(common), dict[UOp, UOp]()
+    axis, ready, parts = len(common), dict[UOp, UOp](), list[tuple[UOp, dict[UOp, UOp], UOp, UOp]]()
+
+    def own(effect: UOp, loops: Sequence[UOp]) -> Schedule:
+        start = substitute(effect, alone)
+        note("parts", s.effect, start, alone)
+        return _numbered(choose(Schedule(s.name, start, tuple(loops))), common, axis)
+
     for u in filled:
-        effect, loops = _opened(u.src[1])
-        own = choose(Schedule(s.name, substitute(effect, alone), loops))
-        own = _numbered(own, common, axis)
-        axis += len(own.ranges)
-        ready[u.src[0]] = B.after(u.src[0], B.nested(substitute(own.effect, ready), in_order(own.outputs)))
-    last = choose(Schedule(s.name, substitute(s.effect, alone), tuple(r for r in s.outputs if r not in common)))
-    last = _numbered(last, common, axis)
+        part = own(*_opened(u.src[1]))
+        axis += len(part.ranges)
+        inner = substitute(part.effect, ready)
+        outer = B.after(u.src[0], B.nested(inner, in_order(part.outputs)))
+        parts.append((part.effect, dict(ready), inner, outer))
+        ready[u.src[0]] = outer
+    last = own(s.effect, [r for r in s.outputs if r not in common])
     effect = substitute(last.effect, ready)
-    note("parts", s.effect, effect)
+    for before, put, inner, outer in (*parts, (last.effect, ready, effect, effect)):
+        note_part("parts", before, effect, put, inner, outer)
     return Schedule(s.name, effect, (*common, *last.outputs))
 
 

@@ -22,7 +22,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from uops.compiler.linear import Sum, build, linear, number
-from uops.compiler.log import note
+from uops.compiler.log import note, note_part
 from uops.compiler.optimize.scan import scanned
 from uops.compiler.optimize.schedule import begin, replace_ranges
 from uops.compiler.target import Machine
@@ -59,14 +59,16 @@ def joined(root: UOp, external: Collection[UOp], machine: Machine) -> UOp:
     if not machine.vector_bytes or machine.workgroup or len(machine.caches) < 2 or len(root.src) < 2:
         return root
     uses = Counter(a for c in root.src for a in dict.fromkeys(c.src[1:]))
-    calls, k = list[UOp](), 0
+    calls, put, k = list[UOp](), dict[UOp, UOp](), 0
     while k < len(root.src):
         chain, common = _chain(root.src[k:], uses, external)
         rows = _block(chain, common, machine) if common > 1 else 0
         calls.append(_join(chain, common, rows) if rows else root.src[k])
+        if rows:
+            put.update({p.call: calls[-1] for p in chain})
         k += len(chain) if rows else 1
     done = root.replace(src=tuple(calls))
-    note("join", root, done)
+    note("join", root, done, put)
     return done
 
 
@@ -174,7 +176,7 @@ class _Join:
         self.around = [UOp(Op.RANGE, (number(n),), RangeArg(k, AxisType.LOOP)) for k, n in enumerate(extents)]
         self.axis = common
         self.arguments = [chain[-1].argument(0)]
-        self.local: dict[UOp, UOp] = {}  # memory between two parts -> what the next one reads
+        self.local: dict[UOp, UOp] = {}  # memory between two parts -> that of a block
 
     def range(self, like: UOp, extent: UOp) -> UOp:
         self.axis += 1
@@ -194,7 +196,9 @@ class _Join:
         if not last:
             size = self.rows * _strides(part.loops)[self.common - 1]
             self.local[memory] = UOp(Op.BUFFER, (), BufferArg(size, part.effect.src[1].dtype, "CPU", AddrSpace.LOCAL, number_))
-        effect = substitute(part.effect, self._memory(part, row))
+        places = self._memory(part, row)
+        effect = substitute(part.effect, places)
+        note("join", part.call.src[0], effect, places)
         block = UOp(Op.ADD, (UOp(Op.MUL, (self.around[-1], number(self.rows))), row))
         put: dict[UOp, tuple[UOp, tuple[UOp, ...]]] = {r: (a, (a,)) for r, a in zip(part.loops, self.around[:-1])}
         put[part.loops[self.common - 1]] = (block, (row,))
@@ -220,13 +224,20 @@ class _Join:
 
 def _join(chain: Sequence[Part], common: int, rows: int) -> UOp:
     """The call of one kernel for all parts."""
-    join = _Join(chain, common, rows)
-    for k, part in enumerate(chain[:-1]):
-        effect, loops = join.add(part, 1 + k)
-        memory = part.argument(0)
-        join.local[memory] = B.after(join.local[memory], B.nested(effect, loops))
-    effect, loops = join.add(chain[-1], 0)
+    join, ready, parts = _Join(chain, common, rows), dict[UOp, UOp](), list[tuple[UOp, dict[UOp, UOp], UOp, UOp]]()
     call = chain[-1].call
-    name = f"joined_{call.src[0].arg.name}" if call.src[0].arg else "joined"
-    body = UOp(Op.SINK, (B.nested(effect, [*join.around, *loops]),), SinkArg(name))
+    for k, part in enumerate(chain):
+        effect, loops = join.add(part, 1 + k)
+        inner, local = substitute(effect, ready), join.local.get(part.argument(0))
+        if local is None:
+            name = f"joined_{call.src[0].arg.name}" if call.src[0].arg else "joined"
+            outer = UOp(Op.SINK, (B.nested(inner, [*join.around, *loops]),), SinkArg(name))
+        else:
+            outer = B.after(local, B.nested(inner, loops))
+        parts.append((effect, dict(ready), inner, outer))
+        if local is not None:
+            ready[local] = outer
+    body = parts[-1][-1]
+    for effect, put, inner, outer in parts:
+        note_part("join", effect, body, put, inner, outer)
     return call.replace(src=(body, *join.arguments))

@@ -200,4 +200,4 @@ def _is_shared(f: UOp, total: UOp) -> bool:
 
 def _size(shape: tuple[Dim, ...]) -> int:
     """The elements of a shape; none of one that is not known."""
-    return 0 if any(isinstance(n, UOp) for n in shape) else math.prod(shape)  # type: ignore[arg-type]
+    return 0 if any(isinstance(n, UOp) for n in shape) else math.prod(shape)

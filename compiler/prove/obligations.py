@@ -240,7 +240,7 @@ def _is_variable(rule: Rule, name: str) -> bool:
 def _evaluated(m: Model, rule: Rule, a: Assignment, env: Mapping[str, Value], casts: Callable[[Value, Value], None]) -> list[Term]:
     """The promise of a witness that evaluates a pattern: `k` is its value."""
     form: Pattern | None = getattr(rule.witness, "evaluates", None)
-    if form is None:
+    if form is None or "k" not in env:
         return []
     if form is rule.lhs:
         typed: Typed | None = a.lhs

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+from uops.compiler.config import default
 from uops.compiler.tensor.chains import joined
 from uops.spec import build as B
 from uops.spec.errors import SpecError
@@ -94,8 +95,8 @@ def _program(graph: UOp, backend: str) -> Program:
     """The compiled graph, from this thread's cache: a program of some backends serves one thread."""
     if _State.runner is None:
         raise SpecError("no runner is installed: import uops.backends.api, or take Tensor from uops")
-    cache: OrderedDict[tuple[UOp, str, int], Program] = _local.__dict__.setdefault("programs", OrderedDict())
-    key = graph, backend, _State.generation
+    cache: OrderedDict[tuple[UOp, str, int, bool], Program] = _local.__dict__.setdefault("programs", OrderedDict())
+    key = graph, backend, _State.generation, default().fast_math
     found = cache.get(key)
     if found is None:
         found = cache[key] = _State.runner(graph, backend)

@@ -4,7 +4,9 @@ nobody records."""
 from __future__ import annotations
 
 import threading
-from itertools import pairwise
+from copy import copy
+from dataclasses import replace
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -206,6 +208,42 @@ def test_kernels_of_the_same_form_are_kept_apart(pyref: Target) -> None:
         (theirs,) = {x.target for x in called.links if x.source is other.src[0] and not x.made}
         kernels = [e for e in found.links("rangeify") if any(x.source is mine and not x.made for x in e.links)]
         assert kernels and not any(x.source is theirs and not x.made for e in kernels for x in e.links if x.target.op is Op.NEG)
+
+
+def test_every_kernel_of_a_chain_is_followed_into_the_joined_one(pyref: Target) -> None:
+    """Attention: scores, softmax and values, two of which leave LOCAL memory, are three kernels and then one."""
+    q, k, v = (b.param(n, (2, 64, 4), dt.float32) for n in range(3))
+    scores = products(q, b.permute(k, (0, 2, 1)))
+    high = b.expand(b.reshape(b.reduce(scores, Op.MAX, (2,)), (2, 64, 1)), (2, 64, 64))
+    power = b.exp2(b.sub(scores, high))
+    whole = b.expand(b.reshape(b.reduce(power, Op.ADD, (2,)), (2, 64, 1)), (2, 64, 64))
+    found = trace(products(b.div(power, whole), v), joining(pyref), VERIFY)
+    before, (part,) = found.parts("rangeify"), found.parts("optimize")
+    entries = found.links("optimize")
+    assert [(e.source, e.target, e.gap) for e in entries] == [(j, 0, False) for j in range(len(before))] and len(before) > 1
+    assert {x.target for e in entries for x in e.links} == set(part.nodes())
+    own = [{x.target for x in e.links if not x.made} for e in entries]
+    computed = [{u for u in nodes if u.op in (Op.REDUCE, Op.EXP2, Op.STORE)} for nodes in own]
+    assert all(computed) and not any(x & y for x, y in combinations(computed, 2))
+    assert {c.by for x in entries[0].links for c in x.causes} >= {"join", "parts", "replace ranges"}
+    assert entries[0].decisions and len({e.decisions for e in entries}) == 1
+    for stage in list(found.stages)[1:]:
+        linked = {x.target for e in found.links(stage) for x in e.links}
+        assert linked == {u for p in found.parts(stage) for u in p.nodes()}, stage
+
+
+def products(x: UOp, y: UOp) -> UOp:
+    """(h, n, k) times (h, k, m)."""
+    (h, n, k), m = x.shape, y.shape[2]
+    terms = b.mul(b.reshape(x, (h, n, k, 1)), b.reshape(y, (h, 1, k, m)))
+    return b.reshape(b.reduce(terms, Op.ADD, (2,)), (h, n, m))
+
+
+def joining(target: Target) -> Target:
+    """The target as a machine whose second cache holds few rows."""
+    found = copy(target)
+    found.machine = replace(Machine(vector_bytes=16, registers=16, fma=True), caches=(1 << 10, 40 << 10))  # type: ignore[attr-defined]
+    return found
 
 
 def test_kernels_keep_their_names_when_they_are_lists(pyref: Target) -> None:

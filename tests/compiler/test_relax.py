@@ -1,0 +1,274 @@
+"""Fast-math: off unless asked for; on, a program that is the same over the reals, compiled as strictly as any other."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import uops
+from uops import Tensor
+from uops.backends.conformance.judge import Expectation
+from uops.backends.conformance.model import Case
+from uops.backends.registry import get
+from uops.cli import main
+from uops.compiler import runtime
+from uops.compiler.config import Config, default
+from uops.compiler.log import Log, recording
+from uops.compiler.passes.callify import callify, resolve
+from uops.compiler.passes.relax import relax
+from uops.compiler.pipeline import stages
+from uops.compiler.validate import certificate as C
+from uops.compiler.validate.launch import recorded, validate
+from uops.fuzz.stages import outside
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
+from uops.spec.errors import Unsupported, UopsError
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.text import parse_file
+from uops.spec.verify import verify
+
+ROOT = Path(__file__).parents[2]
+CORPUS = sorted([*(ROOT / "tests/corpus").glob("*.uops"), *(ROOT / "examples/programs").glob("*.uops")])
+FAST = Config(fast_math=True, verify=True)
+
+
+def matrix(slot: int, *shape: int, dtype: dt.DType = dt.float32) -> UOp:
+    return b.param(slot, shape, dtype)
+
+
+def third(x: UOp) -> UOp:
+    return b.alu(Op.DIV, x, 3.0)
+
+
+def softmax(x: UOp) -> UOp:
+    e = b.alu(Op.EXP2, x)
+    return b.alu(Op.DIV, e, b.reduce(e, Op.ADD, (1,)))
+
+
+def product(x: UOp, y: UOp) -> UOp:
+    """(n, k) by (k, m)."""
+    (n, k), (_, m) = x.shape, y.shape
+    return b.reshape(b.reduce(b.mul(b.reshape(x, (n, k, 1)), b.reshape(y, (1, k, m))), Op.ADD, (1,)), (n, m))
+
+
+def scaled(x: UOp, by: float) -> UOp:
+    return b.mul(x, by)
+
+
+# fmt: off
+#: program -> ops that are to be there, and ops that are to be gone.
+PROGRAMS: dict[str, tuple[UOp, dict[Op, int]]] = {
+    "a quotient by a constant": (third(matrix(0, 4, 5)), {Op.DIV: 0, Op.MUL: 1}),
+    "a value less itself": (b.sub(matrix(0, 4, 5), matrix(0, 4, 5)), {Op.SUB: 0, Op.EXPAND: 1}),
+    "a repeated constant": (b.mul(matrix(0, 4, 5), b.expand(b.reshape(b.const(0.0, dt.float32), (1, 1)), (4, 5))), {Op.MUL: 0}),
+    "exponentials": (b.mul(b.alu(Op.EXP2, matrix(0, 4, 5)), b.alu(Op.EXP2, matrix(1, 4, 5))), {Op.EXP2: 1, Op.MUL: 0, Op.ADD: 1}),
+    "a common factor": (b.add(b.mul(matrix(0, 4, 5), matrix(1, 4, 5)), b.mul(matrix(2, 4, 5), matrix(0, 4, 5))), {Op.MUL: 1}),
+    "rows by their sums": (softmax(matrix(0, 4, 5)), {Op.DIV: 0, Op.RECIP: 1}),
+    "a sum of thirds": (b.reduce(third(matrix(0, 4, 5)), Op.ADD, (1,)), {Op.DIV: 0, Op.MUL: 1}),
+    "a product of scaled": (product(scaled(matrix(0, 4, 9), 0.5), scaled(matrix(1, 9, 3), 0.25)), {Op.MUL: 2}),
+    "a product of soft": (product(softmax(matrix(0, 4, 9)), matrix(1, 9, 3)), {Op.MUL: 2, Op.DIV: 0}),
+    "columns": (b.reduce(b.mul(matrix(0, 4, 5), matrix(1, 1, 5)), Op.ADD, (0,)), {Op.MUL: 1}),
+}
+# fmt: on
+
+
+def inputs_of(graph: UOp) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    params = {u.arg.slot: u.shape for u in toposort(graph) if u.op is Op.PARAM and u.arg.name is None}
+    return {f"p{k}": rng.uniform(0.5, 2, params[k]).astype(np.float32) for k in sorted(params)}
+
+
+def relaxed(graph: UOp) -> UOp:
+    """What the program computes, as a graph of the TENSOR dialect."""
+    found = relax(resolve(graph))
+    verify(found, Dialect.TENSOR)
+    return found
+
+
+def counts(graph: UOp) -> dict[Op, int]:
+    found = [u.op for u in toposort(graph)]
+    return {op: found.count(op) for op in Op}
+
+
+# Off
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda p: p.stem)
+def test_without_it_no_rule_of_fast_math_fires(path: Path) -> None:
+    try:
+        with recording() as log:
+            stages(parse_file(str(path)), get("c").target, Config())
+    except UopsError:
+        pass  # what was done before the refusal counts
+    assert log.assumed == {}
+    assert "relax" not in {m.by for m in log.moves}
+
+
+def test_it_is_off_unless_asked_for() -> None:
+    assert not Config().fast_math
+    assert not Config.read({}).fast_math
+    assert Config.read({"UOPS_FAST_MATH": "1"}).fast_math
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_without_it_the_program_is_as_written(name: str) -> None:
+    graph, _ = PROGRAMS[name]
+    assert stages(graph, get("c").target, Config())["callify"] is callify(graph)
+
+
+# On
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_program_does_less(name: str) -> None:
+    graph, expected = PROGRAMS[name]
+    found = counts(relaxed(graph))
+    assert {op: found[op] for op in expected} == expected
+    assert relaxed(graph).shape == graph.shape
+    assert relax(relaxed(graph)) is relaxed(graph)
+
+
+@pytest.mark.parametrize("backend", ["c", "llvm"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values_stay_near_and_are_those_of_the_relaxed_program(name: str, backend: str) -> None:
+    graph, _ = PROGRAMS[name]
+    inputs = inputs_of(graph)
+    got = runtime.compile(graph, get(backend).target, FAST)(inputs).values[0]
+    strict = runtime.compile(graph, get(backend).target, Config())(inputs).values[0]
+    assert np.allclose(got, strict, rtol=16 * 2.0**-23, atol=0)  # at most 9 addends and two more roundings, all of one sign
+    allowed = Expectation(Case("", dt.void, "", relaxed(graph), inputs, ()))
+    assert outside(allowed, 0, {0: got}) is None
+
+
+def test_values_do_change() -> None:
+    graph, _ = PROGRAMS["a quotient by a constant"]
+    inputs = inputs_of(graph)
+    fast, strict = (uops.compile(graph, "c", fast_math=f)(inputs).values[0] for f in (True, False))
+    assert (fast != strict).any()
+
+
+@pytest.mark.parametrize("path", CORPUS, ids=lambda p: p.stem)
+def test_the_corpus_compiles_to_well_formed_programs(path: Path) -> None:
+    graph = parse_file(str(path))
+    try:
+        stages(graph, get("c").target, Config(verify=True))
+    except UopsError:
+        return  # the compiler refuses it without fast-math too
+    stages(graph, get("c").target, FAST)
+
+
+def test_arguments_stay_though_nobody_reads_them() -> None:
+    graph, _ = PROGRAMS["a value less itself"]
+    program = runtime.compile(graph, get("c").target, FAST)
+    assert program.keys == runtime.compile(graph, get("c").target, Config()).keys == ("p0",)
+    assert not program(inputs_of(graph)).values[0].any()
+
+
+def test_one_node_has_one_value() -> None:
+    x = third(matrix(0, 40))
+    root = b.tuple_(x, b.contiguous(x), b.reduce(b.alu(Op.CMPNE, x, b.contiguous(x)), Op.MAX, (0,)))
+    first, second, differs = runtime.compile(root, get("llvm").target, FAST)(inputs_of(root)).values
+    assert np.array_equal(first, second)
+    assert not differs.any()
+
+
+def test_a_narrow_sum_keeps_the_scale_of_its_addends() -> None:
+    graph = b.reduce(scaled(matrix(0, 4, 5, dtype=dt.float16), 0.5), Op.ADD, (1,))
+    assert relaxed(graph) is graph
+
+
+def test_a_factor_stays_where_it_is_multiplied_less_often() -> None:
+    graph = product(scaled(matrix(0, 4, 3), 0.5), matrix(1, 3, 9))
+    assert relaxed(graph) is graph
+
+
+def test_integers_stay() -> None:
+    x = matrix(0, 4, dtype=dt.int32)
+    graph = b.add(b.sub(x, x), b.mul(x, 1))
+    assert relaxed(graph) is graph
+
+
+def test_a_symbolic_extent_is_kept() -> None:
+    n = b.variable("n", 1, 9)
+    graph = b.reduce(third(b.shrink(matrix(0, 9), (0,), (n,))), Op.ADD, (0,))
+    inputs = {**inputs_of(graph), "n": 4}
+    got = runtime.compile(graph, get("c").target, FAST)(inputs).values[0]
+    assert np.allclose(got, inputs["p0"][:4].sum() / 3, rtol=1e-5)
+
+
+# Who else has to know
+
+
+def test_a_program_is_cached_with_the_setting() -> None:
+    graph, _ = PROGRAMS["a sum of thirds"]
+    fast, strict = (runtime.compile(graph, get("c").target, Config(fast_math=f)) for f in (True, False))
+    assert fast is not strict
+    assert fast.program is not strict.program
+
+
+def test_tensors_take_it_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.linspace(1, 2, 50, dtype=np.float32)
+    strict = (Tensor(values) / 3.0).numpy()
+    monkeypatch.setenv("UOPS_FAST_MATH", "1")
+    default.cache_clear()
+    try:
+        fast = (Tensor(values) / 3.0).numpy()
+    finally:
+        monkeypatch.undo()
+        default.cache_clear()
+    assert np.array_equal(fast, values * np.float32(1 / 3))
+    assert not np.array_equal(fast, strict)
+
+
+def test_a_backend_that_is_no_target_has_no_fast_math() -> None:
+    with pytest.raises(Unsupported, match="fast-math"):
+        uops.compile(PROGRAMS["columns"][0], "interp", fast_math=True)
+
+
+def test_validation_counts_its_steps_apart() -> None:
+    graph, _ = PROGRAMS["a sum of thirds"]
+    passed, steps, log = recorded(graph, get("c").target, FAST)
+    assert log.assumed == {"real-div-constant": 1}
+    report = validate(passed, steps, log)
+    report.require()
+    assert report.assumed == log.assumed
+    assert Log().assumed == {}
+
+
+def test_a_certificate_names_what_it_assumes() -> None:
+    graph, _ = PROGRAMS["a quotient by a constant"]
+    made = C.certify(graph, get("c").target, FAST)
+    assert "real-div-constant assumes no rounding" in made["trusted"]
+    assert C.check(made) == []
+    assert C.check({**made, "trusted": list(C.TRUSTED)}) == ["what fast-math assumes is not in the trusted base"]
+    other = {**made, "fast_math": {**made["fast_math"], "real-div-constant": "0" * 64}}
+    assert "rule real-div-constant is another one now" in C.check(other)
+    assert "fast_math" not in C.certify(graph, get("c").target, Config())
+
+
+def test_the_command_takes_it_and_says_what_it_assumes(tmp_path: Path) -> None:
+    path = tmp_path / "x.uops"
+    path.write_text("%0 = param (4), slot=0 : f32\n%1 = const 3.0 : f32\n%2 = div %0, %1\n")
+    lines = CliRunner().invoke(main, ["compile", str(path), "-b", "c", "--fast-math", "--log"]).output.splitlines()
+    assert {e["rule"]: e["assumes"] for e in map(json.loads, lines) if "assumes" in e} == {"real-div-constant": "no rounding"}
+    plain = CliRunner().invoke(main, ["compile", str(path), "-b", "c", "--log"]).output
+    assert "assumes" not in plain
+
+
+@pytest.mark.parametrize("command", [("conform", "-b", "c"), ("fuzz", "-b", "c"), ("stages",), ("bisect", "{}", "-b", "c")])
+def test_who_judges_values_refuses(command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.uops"
+    path.write_text("%0 = param (4), slot=0 : f32\n")
+    monkeypatch.setenv("UOPS_FAST_MATH", "1")
+    default.cache_clear()
+    try:
+        result = CliRunner().invoke(main, [w.format(path) for w in command])
+    finally:
+        monkeypatch.undo()
+        default.cache_clear()
+    assert result.exit_code == 2
+    assert "UOPS_FAST_MATH" in result.output
