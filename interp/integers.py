@@ -95,7 +95,8 @@ def mod(a: Array, b: Array) -> Any:
 def _guarded(ufunc: np.ufunc, a: Array, b: Array, at_zero: Any) -> Array:
     a, b = a.astype(object), b.astype(object)
     zero = np.asarray(b == 0, bool)
-    out: Array = np.where(zero, at_zero, ufunc(a, np.where(zero, 1, b)))
+    quotient = np.asarray(ufunc(a, np.where(zero, 1, b)), object)  # of scalars it is an int, which may not fit a machine word
+    out: Array = np.where(zero, at_zero, quotient)
     return out
 
 

@@ -29,7 +29,8 @@ from uops.compiler.validate.launch import recorded, validate
 from uops.compiler.validate.model import Claim
 from uops.compiler.validate.plan import plan
 from uops.compiler.validate.races import claims as race_claims
-from uops.compiler.validate.reader import Body, read
+from uops.compiler.validate.reader import read
+from uops.compiler.validate.sites import Body
 from uops.compiler.validate.values import arranged, moves_of, replay, used
 from uops.compiler.validate.writes import agreement_claims
 from uops.spec import dtypes as dt

@@ -6,7 +6,9 @@ Spec: Lowering Pipeline; R08, R45, R52, R55, R60, R61, R146.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from uops.compiler.prove.solver import Worker
@@ -14,13 +16,17 @@ from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import decide
 from uops.compiler.validate.model import Claim, Counterexample, Kind, Verdict
 from uops.compiler.validate.races import races
-from uops.compiler.validate.reader import Body, Site, counter, read, variable
-from uops.compiler.validate.terms import App, Cond, Lin
+from uops.compiler.validate.reader import read
+from uops.compiler.validate.sites import Body, Site, counter, variable
+from uops.compiler.validate.terms import App, Cond, Lin, Var
 from uops.compiler.validate.writes import by_memory, reads, written
 from uops.spec import build as B
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import is_variable
+
+#: Values of the named variables together, up to which each is looked at by itself.
+WORLDS = 128
 
 
 def kernel(before: UOp, after: UOp, worker: Worker) -> list[Verdict]:
@@ -34,7 +40,41 @@ def kernel(before: UOp, after: UOp, worker: Worker) -> list[Verdict]:
                 found[key] = _shown(decide(c, worker), s)
     if any(v.kind is Kind.BOUNDS and not v.proved for v in found.values()):
         return list(found.values())
-    return [*found.values(), *_agreement(old, new, worker), *races(new, worker)]
+    return [*found.values(), *_together(old, new, worker)]
+
+
+def _together(old: Body, new: Body, worker: Worker) -> Sequence[Verdict]:
+    """What several accesses have to keep: for each value of the named variables, where these are few."""
+    found: dict[tuple[Kind, str], Verdict] = {}
+    for values in worlds(old, new):
+        put = {v: Lin(n) for v, n in values.items()}
+        a, b = old.put(put), new.put(put)
+        verdicts = [*_agreement(a, b, worker), *races(b, worker)]
+        if not values:
+            return verdicts
+        for v in verdicts:
+            found.setdefault((v.kind, v.place), v)
+            if not v.proved:
+                return [*(w for w in found.values() if w.proved), _where(v, values)]
+    return list(found.values())
+
+
+def worlds(*bodies: Body) -> list[dict[Var, int]]:
+    """All values of the named variables; one world without any, where there are none or too many."""
+    names = list(dict.fromkeys(v for b in bodies for s in b.sites for v in s.variables))
+    if not names or math.prod(v.high - v.low + 1 for v in names) > WORLDS:
+        return [{}]
+    return [dict(zip(names, values)) for values in itertools.product(*(range(v.low, v.high + 1) for v in names))]
+
+
+def _where(v: Verdict, values: Mapping[Var, int]) -> Verdict:
+    """A verdict that speaks of some values of the named variables."""
+    named = {n.name: x for n, x in values.items()}
+    words = ", ".join(f"{k} = {x}" for k, x in named.items())
+    if v.counterexample is None:
+        return replace(v, why=f"{v.why}, where {words}")
+    why = v.counterexample
+    return replace(v, counterexample=replace(why, values={**named, **why.values}, words=f"{why.words}, where {words}"))
 
 
 def _agreement(old: Body, new: Body, worker: Worker) -> Iterator[Verdict]:

@@ -16,7 +16,7 @@ from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import POINTS, by_solver, by_sums, facts_of, renamed, tightened
 from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
-from uops.compiler.validate.reader import GROUPS, LANES, Body, Site, counter, private, size_of, spelled
+from uops.compiler.validate.sites import GROUPS, LANES, Body, Site, counter, private, size_of, spelled
 from uops.compiler.validate.terms import Cond, Interval, Numbers, Var
 from uops.compiler.validate.writes import box, copy, executions, marks, mixed_radix
 from uops.spec.args import AddrSpace
@@ -29,7 +29,7 @@ def races(body: Body, worker: Worker) -> Iterator[Verdict]:
     """The verdicts of a body that has parallel loops; a memory that is only read, or private, has none."""
     for memory, sites, kinds in _shared(body):
         place = f"{spelled(memory)}, {'threads' if kinds is GROUPS else 'lanes'}"
-        found = _apart(sites, place) or (_owners(sites, kinds, place) if kinds is GROUPS else None)
+        found = _apart(sites, place) or (_owners(sites, kinds, place) if kinds is GROUPS else _together(sites, kinds, body, place))
         if found is not None:
             yield found
             continue
@@ -41,7 +41,7 @@ def races(body: Body, worker: Worker) -> Iterator[Verdict]:
                 if _same_digits(a, b, same) or by_sums(c):
                     yield Verdict(Kind.RACE, place, By.SUMS)
                 else:
-                    yield _met(a, b, kinds, same, place) or by_solver(c, worker)
+                    yield _met([a], [b], kinds, same, place) or by_solver(c, worker)
 
 
 def _same_digits(a: Site, b: Site, same: Sequence[Var]) -> bool:
@@ -74,17 +74,28 @@ def parallel(s: Site, kinds: frozenset[AxisType]) -> tuple[Var, ...]:
     return tuple(counter(r) for r in s.loops if r.arg.type in kinds)
 
 
-def _claims(sites: Sequence[Site], kinds: frozenset[AxisType], body: Body) -> Iterator[tuple[Claim, Site, Site, tuple[Var, ...]]]:
-    """(claim, one, other, counters that are the same in both) for each way in which two sites may meet unordered."""
+def _pairs(sites: Sequence[Site], kinds: frozenset[AxisType], body: Body) -> Iterator[tuple[int, int, tuple[Var, ...]]]:
+    """(one, other, counters that are the same in both), where executions of two sites may meet unordered."""
+    extents = _extents(body)
     for j, b in enumerate(sites):
-        for a in sites[: j + 1]:
+        for k, a in enumerate(sites[: j + 1]):
             conflict = (a.writes or b.writes) and (a.kind, b.kind) != ("atomic", "atomic")
             if conflict and (parallel(a, kinds) or parallel(b, kinds)):
-                for same in _unordered(a, b, kinds, body):
-                    yield _meeting(a, b, kinds, same), a, b, same
+                same = _unordered(a, b, kinds, body, extents)
+                if same is not None:
+                    yield k, j, same
 
 
-def _meeting(a: Site, b: Site, kinds: frozenset[AxisType], same: tuple[Var, ...]) -> Claim:
+def _claims(sites: Sequence[Site], kinds: frozenset[AxisType], body: Body) -> Iterator[tuple[Claim, Site, Site, tuple[Var, ...]]]:
+    """(claim, one, other, counters that are the same in both) for each pair that may meet unordered."""
+    firsts, seconds = ([copy(s, mark) for s in sites] for mark in (".1", ".2"))
+    for k, j, same in _pairs(sites, kinds, body):
+        yield _meeting((sites[k], firsts[k]), (sites[j], seconds[j]), kinds, same), sites[k], sites[j], same
+
+
+def _meeting(one: tuple[Site, Site], other: tuple[Site, Site], kinds: frozenset[AxisType], same: tuple[Var, ...]) -> Claim:
+    """That two sites, each with its copy, do not meet in an element at the same values of `same`, in different threads."""
+    (a, first), (b, second) = one, other
     equal = T.TRUE
     for v in same:
         equal = T.both(equal, T.is_zero(T.add(T.of(renamed(v, ".1")), T.of(renamed(v, ".2")), -1)))
@@ -93,39 +104,36 @@ def _meeting(a: Site, b: Site, kinds: frozenset[AxisType], same: tuple[Var, ...]
     differ = [T.negated(T.is_zero(T.add(T.of(renamed(v, ".1")), T.of(renamed(v, ".2")), -1))) for v in both]
     if set(mine) == set(theirs):  # where one is in more loops than the other, they may be two threads whatever their counters are
         equal = T.both(equal, Cond("or", tuple(differ)))
-    first, second = copy(a, ".1"), copy(b, ".2")
     given = T.both(T.both(first.condition, second.condition), equal)
     place = f"{a} at {a.at} and {b.kind} at {b.at}"
     return Claim(Kind.RACE, place, given, T.negated(T.is_zero(T.add(first.index, second.index, -1))))
 
 
-def _unordered(a: Site, b: Site, kinds: frozenset[AxisType], body: Body) -> Iterator[tuple[Var, ...]]:
-    """For each way in which an execution of `a` and one of `b`, by different threads, have no order: the counters of the loops of
-    which they are in the same iteration."""
+def _unordered(
+    a: Site, b: Site, kinds: frozenset[AxisType], body: Body, extents: Mapping[UOp, tuple[int, int]]
+) -> tuple[Var, ...] | None:  # fmt: skip
+    """The counters of the loops of which an execution of `a` and one of `b`, by different threads, have to be in the same iteration
+    to have no order: as few as there are. None where they always have one."""
     common = [r for r, q in zip(a.loops, b.loops) if r is q]
     if kinds is GROUPS:
         around = [k for k, r in enumerate(common) if r.arg.type in GROUPS]
-        yield tuple(counter(r) for r in common[: around[0] if around else len(common)])
-        return
+        return tuple(counter(r) for r in common[: around[0] if around else len(common)])
     first, last = min(a.at, b.at), max(a.at, b.at)
     bars = [at for at, _ in body.barriers]
     steps = [r for r in common if r.arg.type not in kinds]
-    if not any(first < at < last for at in bars):
-        yield tuple(counter(r) for r in steps)
     for k, r in enumerate(steps):
-        if r.arg.type in GROUPS:
-            continue
-        begin, end = _extent(body, r)
-        if not any(last < at < end or begin < at < first for at in bars) or not any(begin < at < end for at in bars):
-            yield tuple(counter(x) for x in steps[:k])
+        begin, end = extents[r]
+        between = any(last < at < end or begin < at < first for at in bars)  # from one iteration to the next
+        if r.arg.type not in GROUPS and not (between and any(begin < at < end for at in bars)):
+            return tuple(counter(x) for x in steps[:k])
+    return None if any(first < at < last for at in bars) else tuple(counter(r) for r in steps)
 
 
-def _extent(body: Body, r: UOp) -> tuple[int, int]:
-    """The places of a loop's Range and End in a list."""
-    instructions = body.root.src
-    begin = instructions.index(r)
-    end = next(k for k in range(begin, len(instructions)) if instructions[k].op is Op.END and r in instructions[k].src[1:])
-    return begin, end
+def _extents(body: Body) -> dict[UOp, tuple[int, int]]:
+    """The places of each loop's Range and End in a list."""
+    begins = {u: k for k, u in enumerate(body.root.src) if u.op is Op.RANGE}
+    ends = {r: k for k, u in enumerate(body.root.src) if u.op is Op.END for r in u.src[1:]}
+    return {r: (k, ends[r]) for r, k in begins.items()}
 
 
 # By points
@@ -141,10 +149,10 @@ def _apart(sites: Sequence[Site], place: str) -> Verdict | None:
 
 
 def _owners(sites: Sequence[Site], kinds: frozenset[AxisType], place: str) -> Verdict | None:
-    """Which thread writes each element: another one neither writes nor reads it. None where that is too much, or sequential loops
-    stand around the threads."""
+    """Which thread writes each element: another one neither writes nor reads it. None where that is too much, depends on a named
+    variable, or sequential loops stand around the threads."""
     size = size_of(sites[0])
-    if size is None or size > 8 * POINTS or any(s.kind == "atomic" for s in sites):
+    if size is None or size > 8 * POINTS or any(s.kind == "atomic" or s.variables for s in sites):
         return None
     threads = {parallel(s, kinds) for s in sites}
     if len(threads) != 1 or any(s.loops[0].arg.type not in kinds for s in sites):
@@ -192,8 +200,8 @@ def _clash(s: Site, owner: Numbers, counters: tuple[Var, ...]) -> tuple[int, ...
     return int(now.reshape(-1)[k]), int(np.broadcast_to(who, now.shape).reshape(-1)[k])
 
 
-def _numbered(counters: tuple[Var, ...], at: Mapping[Var, Numbers]) -> Numbers:
-    """The number of a thread."""
+def _numbered(counters: Sequence[Var], at: Mapping[Var, Numbers]) -> Numbers:
+    """The number of a thread, or of other values of counters."""
     number: Numbers = np.int64(0)
     for v in counters:
         number = number * (v.high - v.low + 1) + at[v] - v.low
@@ -207,41 +215,64 @@ def _along(v: Var, known: Mapping[Var, Interval], axes: Sequence[Var]) -> Number
     return np.arange(low, high + 1, dtype=np.int64).reshape([-1 if j == k else 1 for j in range(len(axes))])
 
 
-def _met(a: Site, b: Site, kinds: frozenset[AxisType], same: tuple[Var, ...], place: str) -> Verdict | None:
-    """Whether two sites meet in an element at the same values of `same`, in different lanes; None where that is too much, or the
-    two are in different loops of lanes."""
-    size = size_of(a)
-    mine = parallel(a, kinds)
-    if size is None or mine != parallel(b, kinds):
+def _together(sites: Sequence[Site], kinds: frozenset[AxisType], body: Body, place: str) -> Verdict | None:
+    """All sites of a memory at once, where each two of them may meet, in the same way."""
+    pairs = list(_pairs(sites, kinds, body))
+    ways = {same for _, _, same in pairs}
+    writers = [s for s in sites if s.writes]
+    count = len(writers) * (len(writers) + 1) // 2 + len(writers) * (len(sites) - len(writers))
+    return _met(writers, sites, kinds, ways.pop(), place) if len(ways) == 1 and len(pairs) == count else None
+
+
+def _met(
+    some: Sequence[Site], others: Sequence[Site], kinds: frozenset[AxisType], same: tuple[Var, ...], place: str
+) -> Verdict | None:
+    """Whether one of some sites meets one of the others in an element at the same values of `same`, in different lanes; None where
+    that is too much or depends on a named variable, or the sites are in different loops of lanes."""
+    size, mine = size_of(some[0]), parallel(some[0], kinds)
+    sites = (*some, *others)
+    if size is None or any(s.variables or parallel(s, kinds) != mine for s in sites):
         return None
-    tables = []
-    for s in (a, b):
-        points = executions(s, tuple(dict.fromkeys((*same, *mine))))
-        if points is None:
+    tables = {}
+    for s in {id(s): s for s in sites}.values():
+        table = _table(s, same, mine, size, min(POINTS, 4 * POINTS // len(sites)))
+        if table is None:
             return None
-        at, index, keep = points
-        key, who = np.int64(0), np.int64(0)
-        for v in same:
-            key = key * (v.high - v.low + 1) + at[v] - v.low
-        for v in mine:
-            who = who * (v.high - v.low + 1) + at[v] - v.low
-        key = key * size + index
-        tables.append((np.broadcast_to(key, keep.shape)[keep], np.broadcast_to(who, keep.shape)[keep]))
-    (keys, lanes), (other, others) = tables
+        tables[id(s)] = table
+    keys, lanes, who = _joined([tables[id(s)] for s in some])
+    other, others_, whose = _joined([tables[id(s)] for s in others])
     order = np.argsort(keys, kind="stable")
-    keys, lanes = keys[order], lanes[order]
+    keys, lanes, who = keys[order], lanes[order], who[order]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
     if not keys.size or not other.size:
         return Verdict(Kind.RACE, place, By.POINTS)
     least, most = np.minimum.reduceat(lanes, starts), np.maximum.reduceat(lanes, starts)
-    at_ = np.searchsorted(keys[starts], other)
-    there = at_ < starts.size
-    at_ = np.where(there, at_, 0)
-    there &= keys[starts][at_] == other
-    bad = np.flatnonzero(there & ((least[at_] != others) | (most[at_] != others)))
+    at = np.searchsorted(keys[starts], other)
+    there = at < starts.size
+    at = np.where(there, at, 0)
+    bad = np.flatnonzero(there & (keys[starts][at] == other) & ((least[at] != others_) | (most[at] != others_)))
     if not bad.size:
         return Verdict(Kind.RACE, place, By.POINTS)
-    k = int(other[bad[0]] % size)
-    lane = int(least[at_[bad[0]]] if least[at_[bad[0]]] != others[bad[0]] else most[at_[bad[0]]])
-    words = f"lanes {lane} and {int(others[bad[0]])} meet in element {k}: {a.kind} at {a.at}, {b.kind} at {b.at}"
-    return Verdict(Kind.RACE, place, By.POINTS, Counterexample({"element": k}, words))
+    j = int(bad[0])
+    k = int(np.flatnonzero((keys == other[j]) & (lanes != others_[j]))[0])
+    a, b = some[int(who[k])], others[int(whose[j])]
+    words = f"lanes {lanes[k]} and {others_[j]} meet in element {other[j] % size}: {a.kind} at {a.at}, {b.kind} at {b.at}"
+    return Verdict(Kind.RACE, place, By.POINTS, Counterexample({"element": int(other[j] % size)}, words))
+
+
+def _table(s: Site, same: Sequence[Var], mine: Sequence[Var], size: int, limit: int) -> tuple[Numbers, Numbers] | None:
+    """(number of the element and of the values of `same`, number of the lane) for each execution of a site; None where they are
+    too many, or not known."""
+    points = executions(s, tuple(dict.fromkeys((*same, *mine))), limit)
+    if points is None:
+        return None
+    at, index, keep = points
+    key = _numbered(same, at) * size + index
+    key, lane = (np.broadcast_to(x, keep.shape)[keep] for x in (key, _numbered(mine, at)))
+    return key, lane
+
+
+def _joined(tables: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers]:
+    """Keys and lanes of all tables, and of which table each is."""
+    keys, lanes = (np.concatenate(x) for x in zip(*tables))
+    return keys, lanes, np.repeat(np.arange(len(tables)), [t[0].size for t in tables])

@@ -116,17 +116,23 @@ def conjuncts(c: Cond) -> list[Cond]:
     return [] if c.op == "true" else [c]
 
 
-def substituted(x: Any, put: Mapping[Var, Lin]) -> Any:
-    """A sum or condition with sums in place of unknowns."""
+def substituted(x: Any, put: Mapping[Var, Lin], done: dict[int, Any] | None = None) -> Any:
+    """A sum or condition with sums in place of unknowns. `done` is what became of the objects that were met, by their ids: of
+    several, while all of them are alive."""
+    done = {} if done is None else done
+    if id(x) in done:
+        return done[id(x)]
     if isinstance(x, Cond):
-        return Cond(x.op, tuple([a if isinstance(a, str) else substituted(a, put) for a in x.args]))
-    found = Lin(x.const)
-    for t, c in x.terms:
-        if isinstance(t, Var):
-            found = add(found, put[t], c) if t in put else add(found, of(t), c)
-        else:
-            found = add(found, _rebuilt(t.op, tuple([substituted(a, put) for a in t.args])), c)
-    return found
+        made: Any = Cond(x.op, tuple([a if isinstance(a, str) else substituted(a, put, done) for a in x.args]))
+    else:
+        made = Lin(x.const)
+        for t, c in x.terms:
+            if isinstance(t, Var):
+                made = add(made, put[t] if t in put else of(t), c)
+            else:
+                made = add(made, _rebuilt(t.op, tuple([substituted(a, put, done) for a in t.args])), c)
+    done[id(x)] = made
+    return made
 
 
 def _rebuilt(op: str, args: tuple[Lin | Cond, ...]) -> Lin:

@@ -15,7 +15,7 @@ from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import POINTS, by_solver, exact, facts_of, grid, renamed, tightened
 from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
-from uops.compiler.validate.reader import Body, Site, counter, size_of, spelled
+from uops.compiler.validate.sites import Body, Site, counter, size_of, spelled
 from uops.compiler.validate.terms import App, Cond, Interval, Lin, Numbers, Var
 from uops.spec.axes import AXIS_TABLE
 from uops.spec.node import UOp
@@ -74,10 +74,13 @@ def apart(a: Site, b: Site) -> Claim:
 
 def copy(s: Site, mark: str) -> Site:
     """The site in a world of its own; named variables are the same in all."""
-    own = [v for x in (s.index, s.condition) for v in T.unknowns(x)]
-    put = {v: T.of(renamed(v, mark)) for v in (*own, *s.counters) if v in s.counters or v.loaded}
-    index, gate, within = (T.substituted(x, put) for x in (s.index, s.gate, s.within))
-    return Site(s.kind, s.node, s.memory, index, gate, s.loops, s.lane, within, s.at, s.size)
+    return s.put(
+        {
+            v: T.of(renamed(v, mark))
+            for v in (*T.unknowns(s.condition, T.unknowns(s.index)), *s.counters)
+            if v in s.counters or v.loaded
+        }
+    )
 
 
 def mixed_radix(s: Site, fixed: Sequence[Var] = ()) -> bool:
@@ -193,9 +196,9 @@ def _inside(s: Site, n: int) -> Site:
 
 
 def marks(sites: Sequence[Site], size: int, once_only: str | None) -> Numbers | Verdict | None:
-    """Which elements the sites touch, None where that is not known or too much; a refuted verdict where `once_only` names a memory
-    of which two sites touch one element."""
-    if size > _MEMORY:
+    """Which elements the sites touch, None where that is not known, or too much, or depends on a named variable; a refuted verdict
+    where `once_only` names a memory of which two sites touch one element."""
+    if size > _MEMORY or any(s.variables for s in sites):
         return None
     found = np.zeros(size, np.bool_)
     left = 4 * POINTS
