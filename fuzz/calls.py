@@ -8,13 +8,17 @@ Spec: R24, R48; `uops.compiler.runtime`.
 
 from __future__ import annotations
 
+import copy
 import itertools
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.cache import ObjectCache
 from uops.backends.conformance.judge import outputs_of
 from uops.compiler.config import Config
 from uops.compiler.runtime import Compiled, compile
@@ -33,6 +37,12 @@ _SPOILT = 3
 _EFFECTS = frozenset({Op.TUPLE, Op.SINK, Op.GROUP, Op.FUNCTION, Op.STORE, Op.CALL})
 
 
+class _InPython(Compiled):
+    """A program that is called by the contract in Python alone; its kernels are those of any other."""
+
+    native = False
+
+
 def faults(graph: UOp, inputs: Mapping[str, Any], target: Target, wanted: Outputs, draw: Draw) -> Fault | None:
     """The first fault of some calls. Raises what compiling raises."""
     program = compile(graph, target, Config())
@@ -41,10 +51,10 @@ def faults(graph: UOp, inputs: Mapping[str, Any], target: Target, wanted: Output
     fault = next((f for k in wanted if k in found and (f := differs(k, wanted[k], found[k]))), None)
     fault = fault or _changed(before, inputs) or _shared(program, inputs)
     if fault is None and isinstance(target, Enters):
-        in_python = compile(graph, target, Config(entry="ctypes"))
+        in_python = _InPython(graph, target, Config())
         spoilt = (_spoilt(program, in_python, inputs, draw) for _ in range(_SPOILT))
         fault = next(filter(None, spoilt), None)
-    return fault or _large(graph, inputs, target)
+    return fault or _large(graph, inputs, target) or _beside(graph, inputs, target)
 
 
 def _changed(before: Mapping[str, Array], inputs: Mapping[str, Any]) -> Fault | None:
@@ -71,6 +81,20 @@ def _large(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | Non
     size = int(np.prod(graph.shape, dtype=np.int64)) * max(1, graph.dtype.itemsize)
     many = b.expand(b.reshape(graph, (1, *graph.shape)), (-(-_LARGE // size), *graph.shape))
     return _shared(compile(many, target, Config()), inputs)
+
+
+def _beside(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | None:
+    """Programs that differ in one constant of a second value, through all caches, that on disk as well."""
+    if graph.op in _EFFECTS:
+        return None
+    with tempfile.TemporaryDirectory(prefix="uops-objects-") as folder:
+        target = copy.copy(target)
+        vars(target)["store"] = ObjectCache(Path(folder))
+        for value in (1, 2):
+            found = compile(b.tuple_(graph, b.const(value)), target, Config())(inputs).values[1]
+            if found != value:
+                return Fault("cached", f"beside the value, {found} is given for {value}")
+    return None
 
 
 # Arguments that are not as they should be

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.compiler import pipeline
+from uops.compiler.memory import Memory, remembering
 from uops.compiler.target import Target
 from uops.fuzz import kinds, oracles
 from uops.fuzz.bisect import bisect
@@ -161,12 +162,13 @@ class Bench:
         seed = self.seed(k)
         c = self._context(sample, seed)
         c.counts.update(cases=1, **{f"kind:{sample.kind}": 1})
-        try:
-            found = oracles.first_fault(c, self.due(seed), told)
-        except Refused as e:
-            c.counts[f"refused:{_reason(e)}"] += 1
-            found = None
-        _cover(c, sample)
+        with remembering(Memory()):  # of the program's nodes, which most oracles ask the same about
+            try:
+                found = oracles.first_fault(c, self.due(seed), told)
+            except Refused as e:
+                c.counts[f"refused:{_reason(e)}"] += 1
+                found = None
+            _cover(c, sample)
         oracle, fault = found or (None, None)
         return Examined(k, oracle, fault, c.counts)
 

@@ -26,6 +26,8 @@ from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 33)
+#: Shapes of which several axes are whole vectors.
+VECTORS = ((4, 4), (8, 8), (4, 16), (16, 8), (2, 4, 8), (8, 4, 4), (16, 16))
 #: Leaves beyond the budget are free; a value costs one.
 Shape = tuple[int, ...]
 
@@ -49,7 +51,7 @@ class Maker:
     made: dict[tuple[DType, Shape], list[UOp]] = field(default_factory=dict)
     inside: list[UOp] | None = None  # the Params of the Function body being made, None at the top
     fresh: int = 0
-    leaves: tuple[Producer, ...] = LEAVES
+    leaves: tuple[Producer, ...] = field(default_factory=lambda: LEAVES)
 
     def value(self, d: DType, shape: Shape, budget: int) -> UOp:
         """A value of exactly this dtype and shape from about `budget` nodes."""
@@ -104,6 +106,8 @@ class Maker:
 
     def shape(self, most: int) -> Shape:
         """A shape of rank 0 to 4 with at most `most` elements; sometimes empty."""
+        if self.draw.chance(10):
+            return self.draw.choice([s for s in VECTORS if math.prod(s) <= most] or [()])
         dims: list[int] = []
         for _ in range(self.draw.integer(0, 4)):
             dims.append(self.extent(most // max(1, math.prod(dims))))

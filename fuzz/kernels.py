@@ -1,7 +1,8 @@
 """The generator of SCHEDULED kernels: loops of every type, LOCAL memory that lanes share, Barriers between its phases.
 
 A kernel is a chain of phases. Each computes one element per iteration of its loops: from inputs, or from what other lanes left in
-LOCAL memory in the phase before, on the other side of a Barrier. The last one stores to GLOBAL memory, each element once. All
+LOCAL memory in the phase before, on the other side of a Barrier. The last one stores to GLOBAL memory, each element once; beside
+the loops something may be counted up. All
 arithmetic is exact - integers, or floats of small integers - so that there is one result. Kernels that follow each other use what
 earlier ones wrote.
 """
@@ -106,8 +107,20 @@ def _call(draw: Draw, d: DType, memories: list[UOp], name: str, unique: int, inp
     done = b.store(b.at(target, _flat(around)), value)
     for r in sorted(around, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
         done = b.end(done, r)
-    sink = UOp(Op.SINK, (done,), SinkArg(name))
-    return UOp(Op.CALL, (sink, *k.arguments), CallArg(written=(0,))), out
+    effects, written = [done], [0]
+    if not k.lanes and draw.chance(60):  # lanes that meet run the whole kernel (R60)
+        effects.append(_beside(k, unique + 100))
+        written.append(len(k.params) - 1)
+    sink = UOp(Op.SINK, tuple(effects), SinkArg(name))
+    return UOp(Op.CALL, (sink, *k.arguments), CallArg(written=tuple(written))), out
+
+
+def _beside(k: _Kernel, unique: int) -> UOp:
+    """A Store outside of all loops, of what is there and one more."""
+    memory = b.buffer(3, k.dtype, unique=unique)
+    k.inputs[f"b{unique}"] = array(k.draw, k.dtype, (3,), "small")
+    place = b.at(k.param(memory), k.draw.integer(0, 2))
+    return b.store(place, b.add(b.load(place), 1))
 
 
 def _extent(r: UOp) -> int:

@@ -22,6 +22,7 @@ from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
 from uops.spec.errors import UopsError
 from uops.spec.node import UOp
+from uops.spec.ops import Op
 from uops.spec.record import dataclass
 
 #: Changes whenever some (seed, k, kinds) gives another case.
@@ -33,6 +34,7 @@ ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
 MULTIPLE = frozenset({"shards", "everywhere"})
 #: What calls bodies or orders effects.
 BODIES = frozenset({"function", "call"})
+REDUCES = ("reduce_add", "reduce_max", "reduce_mul", "selected")
 #: Of which single ops are drawn: conversions have the most cases.
 _SINGLE = (*ELEMENTWISE, *(p for p in PRODUCERS if p.name in ("cast", "folded", "indices") for _ in range(2)))
 
@@ -73,10 +75,22 @@ def _bodies(draw: Draw) -> Case:
     return generate(draw, nodes=draw.integer(4, 14), max_elements=draw.choice(ELEMENTS), features=FEATURES - MULTIPLE, first=BODIES)
 
 
+def _reduces(draw: Draw) -> Case:
+    """A Reduce, or what movement ops make of one."""
+    m = Maker(draw, draw.choice((16, 64, 200, 400)), dt.STORABLE, tuple(p for p in PRODUCERS if p.name in FEATURES - MULTIPLE))
+    d, shape = draw.choice(m.dtypes), m.shape(64)
+    below = {p.name: p for p in PRODUCERS}[draw.choice(REDUCES)].make(m, d, shape, draw.integer(2, 5))
+    if draw.chance(50):
+        below = b.permute(below, tuple(range(len(shape)))[1:] + (0,) * bool(shape))
+        m.made.setdefault((d, tuple(below.shape)), []).append(below)
+        below = UOp(Op.WHERE, (m.value(dt.bool_, tuple(below.shape), 2), below, m.value(d, tuple(below.shape), 2)))
+    return Case(below, m.inputs)
+
+
 def _ops(draw: Draw) -> Case:
     """Values side by side, of an op or two each."""
     m = Maker(draw, 64, dt.STORABLE, _SINGLE)
-    shape = (m.extent(64),) if draw.chance(80) else ()
+    shape = (m.extent(64),) if draw.chance(70) else ()
     values = [m.value(draw.choice(m.dtypes), shape, draw.integer(2, 3)) for _ in range(draw.integer(2, 6))]
     return Case(b.tuple_(*values), m.inputs)
 
@@ -89,6 +103,7 @@ def _bestiary(draw: Draw) -> Case:
 KINDS: dict[str, Kind] = {k.name: k for k in (
     Kind("tensor",   "graphs of every op of one device",               Dialect.TENSOR,   _tensor(FEATURES - MULTIPLE), 4),
     Kind("ops",      "single ops on what are cases of their own",      Dialect.TENSOR,   _ops, 2),
+    Kind("reduces",  "graphs with a Reduce near the top",              Dialect.TENSOR,   _reduces),
     Kind("rules",    "what the compiler's rewrite rules rewrite",      Dialect.TENSOR,   laws.generate),
     Kind("programs", "statements on Buffers: reads, Stores, reads",   Dialect.TENSOR,   programs.program, 2),
     Kind("symbolic", "graphs whose extents are variables",             Dialect.TENSOR,   programs.symbolic),

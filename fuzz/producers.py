@@ -359,7 +359,8 @@ def _make_everywhere(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 
 def sink_root(m: Maker, values: list[UOp]) -> UOp:
-    """The root of a graph that gives its values in Buffers: a Sink or a Group of Stores."""
+    """The root of a graph that gives its values in Buffers, one of them sometimes in two: a Sink or a Group of Stores."""
+    values = values[:1] * 2 if m.draw.chance(25) else values
     stores = [b.store(_buffer(m, v.dtype, math.prod(v.shape)), b.reshape(v, (math.prod(v.shape),))) for v in values]
     return b.sink(*stores) if m.draw.chance(50) else b.group(*stores)
 

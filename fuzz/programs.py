@@ -91,6 +91,9 @@ class _Program:
             ordered = b.after(x.now, *x.reads)
             ref = _on(ref, x.now, ordered)
         gate = (self.m.value(dt.bool_, shape, 1),) if self.draw.chance(15) else ()
+        if self.draw.chance(30):  # what was stored is used as it was
+            self.values.append(value)
+            self.m.made.setdefault((x.dtype, shape), []).append(value)
         x.now, x.reads = b.after(x.now, b.store(ref, value, *gate)), []
 
     def compute(self) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from uops.backends.arrays import STORAGE
 from uops.compiler.pattern import Pattern
 from uops.compiler.prove.counterexample import Counterexample
+from uops.compiler.prove.typings import conditions
 from uops.interp import run
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
@@ -61,17 +62,19 @@ def _replay_real(c: Counterexample) -> Replay:
     g, rule = c.graphs(), c.rule
     inputs = {name: _input(d, v) for name, (d, v) in g.inputs.items()}
     form = getattr(rule.witness, "evaluates", None)
-    assumed = [p for p in (rule.when, rule.assumes and rule.assumes.values) if p is not None]
-    if not all(exact(p, c.values) in (True, UNKNOWN) for p in assumed):
+    if any(exact(p, c.values) in (False, None) for p in conditions(rule)):
         return Replay(False, "not confirmed: what the rule assumes does not hold")
-    if form is not None and exact(form, c.values) not in (c.values["k"], UNKNOWN):
+    if form is not None and "k" in c.values and exact(form, c.values) not in (c.values["k"], UNKNOWN, None):
         return Replay(False, "not confirmed: the value that the witness promises is another one")
     left, right = exact(rule.lhs, c.values), exact(rule.rhs, c.values)
     if UNKNOWN not in (left, right) and left is not None and left == right:
         return Replay(False, f"not confirmed: both sides are {left}")
+    if left is None:
+        met = any(not np.isfinite(_value(u, inputs).astype(float)) for u in toposort(g.lhs) if u.dtype.is_float)
+        return Replay(met, f"the left side has no value{', and the interpreter meets an infinity or NaN in it' if met else ''}")
     assert g.rhs is not None
     a, b = (_value(u, inputs).astype(float).item() for u in (g.lhs, g.rhs))
-    differs = not (abs(a - b) <= _MORE * max(abs(a), abs(b)) and math.isfinite(a))
+    differs = not (abs(a - b) <= _MORE * max(abs(a), abs(b)) and math.isfinite(a) and math.isfinite(b))
     said = f"in fractions {left} and {right}, the interpreter gives {a} for the left side and {b} for the right"
     return Replay(differs, said if differs else f"not confirmed: {said}")
 

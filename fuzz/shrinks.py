@@ -15,6 +15,7 @@ import numpy as np
 from uops.backends.arrays import STORAGE
 from uops.compiler.passes.callify import resolve
 from uops.fuzz.kinds import Sample
+from uops.fuzz.launch_shrinks import LAUNCH_SHRINKS
 from uops.interp import evaluate
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -76,13 +77,17 @@ def inlined(s: Sample) -> Iterator[Sample]:
         yield _with(s, resolve(s.graph))
 
 
+def _free_slot(s: Sample) -> int:
+    return 1 + max((int(k[1:]) for k in names(s.graph) if k[0] == "p" and k[1:].isdigit()), default=-1)
+
+
 def cuts(s: Sample) -> Iterator[Sample]:
     """An input in place of a value, the largest cones first."""
     try:
         known = evaluate(s.graph, s.inputs, check=False)
     except Exception:  # a program that the interpreter refuses is cut elsewhere
         return
-    slot = 1 + max((int(k[1:]) for k in names(s.graph) if k[0] == "p" and k[1:].isdigit()), default=-1)
+    slot = _free_slot(s)
     for u in reversed(values(s.graph)):
         value = known.get(u)
         if u is s.graph or value is None or not all(isinstance(n, int) for n in u.shape):
@@ -91,12 +96,34 @@ def cuts(s: Sample) -> Iterator[Sample]:
         yield _with(s, substitute(s.graph, {u: p}), {**s.inputs, f"p{slot}": np.asarray(value)})
 
 
+def identities(s: Sample) -> Iterator[Sample]:
+    """A Function that gives what it gets in place of one that computes it."""
+    calls = [u for u in values(s.graph) if u.op is Op.GETTUPLE and u.src[0].op is Op.FUNCTION]
+    try:
+        known = evaluate(s.graph, s.inputs, check=False) if calls else {}
+    except Exception:
+        return
+    for u in calls:
+        if u in known and all(isinstance(n, int) for n in u.shape):
+            p = b.param(_free_slot(s), u.shape, u.dtype)
+            f = b.function(b.tuple_(b.param(0, u.shape, u.dtype)), p)
+            yield _with(s, substitute(s.graph, {u: b.get(f, 0)}), {**s.inputs, f"p{p.arg.slot}": np.asarray(known[u])})
+
+
 def splices(s: Sample) -> Iterator[Sample]:
     """A source in place of a node of the same dtype and as many elements; first where the shapes are the same, too."""
-    pairs = [(u, x) for u in reversed(values(s.graph)) for x in dict.fromkeys(u.src) if x.dtype is u.dtype]
+    nodes = [u for u in reversed(toposort(s.graph)) if u.op not in _LEAVES and u.dtype is not dt.void]
+    pairs = [(u, x) for u in nodes for x in dict.fromkeys(u.src) if x.dtype is u.dtype]
     for u, x in sorted(pairs, key=lambda p: p[1].shape != p[0].shape):
         if x.shape == u.shape or _elements(x) == _elements(u):
             yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
+
+
+def descended(s: Sample) -> Iterator[Sample]:
+    """What is somewhere below a value in its place, of the same dtype and rank."""
+    for u in reversed(values(s.graph)):
+        fits = [x for x in reversed(toposort(u)[:-1]) if x.dtype is u.dtype and len(x.shape) == len(u.shape)]
+        yield from (_with(s, substitute(s.graph, {u: x}) if u is not s.graph else x) for x in fits[:6])
 
 
 def _elements(u: UOp) -> int | None:
@@ -104,11 +131,11 @@ def _elements(u: UOp) -> int | None:
 
 
 def shared(s: Sample) -> Iterator[Sample]:
-    """A value that is there anyway in place of another one of the same dtype and shape."""
+    """A value that is there anyway in place of another one of the same dtype and shape, or of one element both."""
     order = [u for u in toposort(s.graph) if u.dtype not in (dt.void, dt.index)]
     for k, u in reversed(list(enumerate(order))):
         if u.op is not Op.CONST and u is not s.graph:
-            same = [x for x in order[:k] if x.dtype is u.dtype and x.shape == u.shape and x is not u]
+            same = [x for x in order[:k] if x.dtype is u.dtype and (x.shape == u.shape or _elements(x) == _elements(u) == 1)]
             yield from (_with(s, substitute(s.graph, {u: x})) for x in same[:4])
 
 
@@ -144,7 +171,7 @@ def one_operand(s: Sample) -> Iterator[Sample]:
 
 def buffers(s: Sample) -> Iterator[Sample]:
     """A Param in place of a reshaped Buffer, or of a Buffer."""
-    slot = 1 + max((int(k[1:]) for k in names(s.graph) if k[0] == "p" and k[1:].isdigit()), default=-1)
+    slot = _free_slot(s)
     for u in toposort(s.graph):
         base = u.src[0] if u.op is Op.RESHAPE else u
         if base.op is Op.BUFFER and f"b{base.arg.unique}" in s.inputs and u is not s.graph:
@@ -317,6 +344,6 @@ def fewer_opts(s: Sample) -> Iterator[Sample]:
 
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
-    roots, fewer_outputs, inlined, cuts, splices, shorter_tuples, fewer_operands, one_operand, shared, buffers, fewer_opts, extents,
-    simpler_dtypes, constants, simpler_values,
+    *LAUNCH_SHRINKS, roots, fewer_outputs, inlined, cuts, identities, splices, shorter_tuples, fewer_operands, one_operand, shared,
+    descended, buffers, fewer_opts, extents, simpler_dtypes, constants, simpler_values,
 )  # fmt: skip

@@ -45,7 +45,7 @@ class Kept:
         self.forget()
 
     def __getattr__(self, name: str) -> Any:
-        if name == "beside":
+        if name in ("beside", "own") or name.startswith("__"):  # a copy in the making has no `own` yet
             raise AttributeError(name)
         return getattr(self.own, name)
 

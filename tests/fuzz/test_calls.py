@@ -56,6 +56,23 @@ def test_what_a_call_may_not_do_is_a_fault(monkeypatch: pytest.MonkeyPatch, what
     assert found.kind == kind
 
 
+@pytest.mark.parametrize("cache", ["programs", "objects"])
+def test_a_cache_that_takes_one_program_for_another_is_a_fault(monkeypatch: pytest.MonkeyPatch, cache: str) -> None:
+    if cache == "programs":
+        first = []
+
+        def by_first(graph: Any, *settings: Any) -> Any:
+            first[:] = first or [Compiled(graph, *settings)]
+            return first[0]
+
+        monkeypatch.setattr(calls, "compile", by_first)
+    else:
+        monkeypatch.setattr("uops.backends.cache.key", lambda *parts: str([len(p) for p in parts]))
+    found = calls._beside(GRAPH, INPUTS, target())
+    assert found is not None
+    assert (found.kind, found.message) == ("cached", "beside the value, 1 is given for 2")
+
+
 def test_a_native_call_that_takes_anything_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     end = calls._end
     natives = iter(range(10**6))

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from uops.backends.arrays import STORAGE
-from uops.fuzz import producers, values
+from uops.fuzz import generate as generator
+from uops.fuzz import positions, producers, values
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, case, generate
 from uops.fuzz.strategies import arrays, cases
@@ -182,6 +183,26 @@ def test_generated_arrays_are_stored_as_backends_store_them() -> None:
     """One table, so that no dtype can be stored in two ways."""
     assert values.STORAGE is STORAGE
     assert all(array(SeededDraw(0), d, (2,), style).dtype == STORAGE[d] for d in dt.STORABLE for style in values.STYLES)
+
+
+@pytest.mark.parametrize("d", [dt.int32, dt.uint8, dt.float32], ids=lambda d: d.short)
+def test_sequences_are_linear_in_the_position(d: DType) -> None:
+    for seed in range(20):
+        m = generator.Maker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS)
+        (found,) = run(positions.make_sequence(m, d, (5, 1), 2), m.inputs).values
+        steps = np.diff(found.astype(np.int64).reshape(-1)) % (256 if d is dt.uint8 else 1 << 32)
+        assert len(set(steps.tolist())) == 1
+
+
+def test_bounds_of_indices_are_known_and_often_negative() -> None:
+    bounds = []
+    for seed in range(60):
+        m = generator.Maker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS)
+        u = positions.index_value(m, (5,))
+        assert u.min_max is not None
+        bounds.append(u.min_max)
+    assert all(-(1 << 20) < lo and hi < 1 << 20 for lo, hi in bounds)
+    assert sum(lo < 0 for lo, _ in bounds) > 20
 
 
 def test_options_limit_dtypes_and_sizes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,16 +11,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uops.fuzz import kinds, launches
+from uops.backends.registry import get
+from uops.fuzz import coverage, kinds, launches, laws, oracles
 from uops.fuzz.draw import Recording, Replay, SeededDraw
 from uops.fuzz.kinds import KINDS, Sample
 from uops.fuzz.strategies import samples
+from uops.fuzz.subject import Refused, Subject
 from uops.interp import run
 from uops.interp.sets import allowed
 from uops.spec.args import AddrSpace
 from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
-from uops.spec.errors import Trap
+from uops.spec.errors import CompileError, Trap
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.verify import verify
@@ -38,6 +41,13 @@ def test_programs_are_well_formed_and_are_evaluated(name: str) -> None:
             allowed(s.graph, s.inputs)
         else:
             run(s.graph, s.inputs)
+
+
+def test_left_sides_of_rules_have_dtypes_and_are_rewritten() -> None:
+    assert all(laws.typings(r) for r in laws.RULES)
+    target = get("llvm", tier="fast").target
+    fired = {step.rule for s in some("rules", 12) for move in coverage.recorded(s.graph, target) for step in move.steps}
+    assert len(fired & {r.name for r in laws.RULES}) >= 25
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -121,3 +131,23 @@ def _without_barriers(root: UOp) -> UOp:
         src = tuple(done[x] for x in u.src)
         done[u] = src[0] if u.op is Op.BARRIER else u.replace(src=src)
     return done[root]
+
+
+def test_lanes_that_cannot_meet_are_a_refusal_and_any_other_error_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject("llvm")
+    monkeypatch.setattr(subject, "target", SimpleNamespace(ops=set(Op)))
+    context = oracles.Context(kinds.sample(0, 0, ("kernels",)), subject)
+    asked = oracles.named(["kernels"])
+
+    def says(words: str) -> Any:
+        def refuse(*arguments: Any) -> None:
+            raise CompileError(words)
+
+        return refuse
+
+    monkeypatch.setattr(launches, "machine_code", says("R60 (Barrier): the lanes of axes [1] are a loop here"))
+    with pytest.raises(Refused, match="R60"):
+        oracles.first_fault(context, asked)
+    monkeypatch.setattr(launches, "machine_code", says("R58 (End): no loop"))
+    found = oracles.first_fault(context, asked)
+    assert found is not None and found[1].kind == "compileerror"

@@ -88,7 +88,36 @@ def test_an_overlay_has_the_changed_file_and_the_tree_does_not(tmp_path: Path) -
     assert (PACKAGE / "compiler/fold.py").read_text() == before
 
 
+def test_an_overlay_keeps_what_python_has_compiled_of_other_files(tmp_path: Path) -> None:
+    path = overlay(tmp_path / "path", {"compiler/fold.py": "HERE = 1\n"}) / "uops/compiler/__pycache__"
+    linked = {p.name.partition(".")[0] for p in path.iterdir()}
+    assert "linear" in linked and "fold" not in linked
+
+
 # Hunts
+
+
+@pytest.mark.parametrize(
+    ("proof", "campaign", "goldens"), [(True, True, True), (False, True, True), (False, False, True), (False,) * 3]
+)
+def test_other_defences_are_asked_where_answers_say_nothing(
+    monkeypatch: pytest.MonkeyPatch, proof: bool, campaign: bool, goldens: bool
+) -> None:
+    asked = []
+    kill = {name: Kill(name, "value", 1.0) for name in ("ledger", "answers", "goldens", "all")}
+
+    def campaigns(self: Hunter, m: Mutant, edits: tuple[Edit, ...], oracles: tuple[str, ...]) -> Kill | None:
+        asked.append("answers" if oracles == hunt.ANSWERS else "all")
+        assert (edits == (m.edit, *BLIND)) == (asked[-1] == "answers")
+        return kill[asked[-1]] if campaign or asked[-1] == "all" else None
+
+    monkeypatch.setattr(Hunter, "_ledger", lambda self, m: kill["ledger"] if proof else None)
+    monkeypatch.setattr(Hunter, "_goldens", lambda self, m: kill["goldens"] if goldens else None)
+    monkeypatch.setattr(Hunter, "_campaigns", campaigns)
+    everything, answers = Hunter(1.0, seed=0).hunt(MUTANTS[0])
+    assert everything is kill["ledger" if proof else "answers" if campaign else "goldens" if goldens else "all"]
+    assert answers is (kill["answers"] if campaign else None)
+    assert asked == (["answers"] if proof or campaign or goldens else ["answers", "all"])
 
 
 @pytest.mark.parametrize("name", SAMPLE)

@@ -37,13 +37,24 @@ def drawn(fails: Callable[[Sample], bool], count: int, least: int = 8) -> list[S
     ids=lambda x: "+".join(o.name.lower() for o in x) if isinstance(x, tuple) else "",
 )
 def test_a_program_is_reduced_to_what_matters(ops: tuple[Op, ...], nodes: int) -> None:
-    found = drawn(has(*ops), 3)
+    found = drawn(has(*ops), 5)
     smalls = [reduce(s, has(*ops), most=300) for s in found]
-    assert sorted(map(size, smalls))[1] <= nodes
+    assert sorted(map(size, smalls))[2] <= nodes
     for s, small in zip(found, smalls, strict=True):
         assert has(*ops)(small)
         assert measure(small) < measure(s)
         verify(small.graph, Dialect.TENSOR)
+        run(small.graph, small.inputs)
+
+
+@pytest.mark.parametrize(("ops", "nodes"), [((Op.BARRIER, Op.LOAD), 16), ((Op.REDUCE,), 10), ((Op.STORE,), 8)])
+def test_a_launch_is_reduced_to_what_matters(ops: tuple[Op, ...], nodes: int) -> None:
+    every = (kinds.sample(9, k, ("kernels",)) for k in range(200))
+    for s, _ in zip((s for s in every if size(s) >= 50 and has(*ops)(s)), range(3)):
+        small = reduce(s, has(*ops), most=100)
+        assert size(small) <= nodes
+        assert has(*ops)(small)
+        verify(small.graph, Dialect.SCHEDULED)
         run(small.graph, small.inputs)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from uops.backends.conformance.judge import outputs_of
+from uops.compiler.compiled import steps
 from uops.compiler.passes import select
 from uops.compiler.rules import INDEXING
 from uops.fuzz import kinds
@@ -15,6 +16,7 @@ from uops.fuzz.relations import IDENTITIES, RELATIONS, Relation, _above, _places
 from uops.interp import run
 from uops.spec.dialects import Dialect
 from uops.spec.node import toposort
+from uops.spec.ops import Op
 from uops.spec.verify import verify
 
 
@@ -73,3 +75,13 @@ def test_a_rule_is_off_inside_and_on_again_outside() -> None:
         assert rule not in select.VALUES
         assert len(select.VALUES) == len(INDEXING) - 1
     assert select.VALUES is INDEXING
+
+
+def test_without_a_rule_the_steps_of_other_ops_are_the_same() -> None:
+    rule = next(r for r in INDEXING if r.lhs.op is Op.XOR)
+    assert steps(INDEXING)[Op.NEG] is not steps(INDEXING)[Op.XOR]
+    with without(rule):
+        shorter = steps(select.VALUES)
+        assert shorter[Op.NEG] is steps(INDEXING)[Op.NEG]
+        assert shorter[Op.XOR] is not steps(INDEXING)[Op.XOR]
+        assert rule not in shorter.by_op[Op.XOR]
