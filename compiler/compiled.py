@@ -3,8 +3,9 @@
 `Rule.apply` is the definition of what a rule does; `steps(rules)` gives for an op a function `step(u)` that answers as trying every
 rule of that op in order would: (rule, replacement, binding) of the first that applies, or None. Tests hold the two together
 for every rule. A function is written when its op is first met: the forms of all its rules as one sequence of tests, the cheap ones
-first, so that most rules are refused by the ops of the sources; then, per rule, a tail with the witness, the condition and the
-right side. Conditions over integers are read off the bounds of their operands, without a node for the comparison.
+first, so that most rules are refused by the ops of the sources. A rule's tail - the witness, the condition and the right side - is
+written when the left side first fits: most rules never meet a node in a process, and compiling is what they cost. Conditions over
+integers are read off the bounds of their operands, without a node for the comparison.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from uops.spec import args as A
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.errors import Crash
-from uops.spec.node import UNSET, UOp
+from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 if TYPE_CHECKING:
@@ -82,11 +83,11 @@ _COMPARISONS = {
 
 
 class _Writer:
-    """The text of one function; `space` holds the values that it names."""
+    """The text of one function; `space` holds the values that it names, which are its own, so that threads do not meet here."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.space: dict[str, Any] = {"UNSET": UNSET, "UOp": UOp, "make": make, "same_sum": same_sum, "same_number": same_number}
+        self.space: dict[str, Any] = {"UOp": UOp, "make": make, "same_sum": same_sum, "same_number": same_number}
         self.fresh = 0
 
     def name(self, value: object, hint: str) -> str:
@@ -108,8 +109,6 @@ class _Writer:
         self.lines.append("    " * depth + text)
 
     def step(self, op: Op, rules: Sequence[Rule]) -> Step:
-        for rule in rules:
-            self.tail(rule)
         self.put(0, "def step(u):")
         self.put(1, "src = u.src")
         self.put(1, "n = len(src)")
@@ -122,16 +121,31 @@ class _Writer:
                 if len(rule.lhs.src) == arity:
                     _Matcher(self, rule).write(2)
         self.put(1, "return None")
-        exec(compile("\n".join(self.lines), f"<rules of {op.name}>", "exec"), self.space)
-        made: Step = self.space["step"]
+        made: Step = self.made("step", f"<rules of {op.name}>")
         return made
+
+    def made(self, name: str, origin: str) -> Any:
+        """The function that the lines define."""
+        exec(compile("\n".join(self.lines), origin, "exec"), self.space)
+        return self.space[name]
 
     # What follows a match.
 
-    def tail(self, rule: Rule) -> None:
+    def following(self, rule: Rule) -> str:
+        """The name of a rule's tail."""
+        name = f"tail_{len(self.space)}"
+
+        def first(*arguments: Any) -> Applied | None:
+            tail = self.space[name] = _Writer().tail(rule)
+            return tail(*arguments)
+
+        self.space[name] = first
+        return name
+
+    def tail(self, rule: Rule) -> Callable[..., Applied | None]:
         """`tail(u, variables...)`: the answer for a node that has the form of the left side."""
         bound = list(_bound(rule.lhs))
-        self.put(0, f"def {self.name(rule, 'rule')}_tail(u{''.join(f', {v}_' for v in bound)}):")
+        self.put(0, f"def tail(u{''.join(f', {v}_' for v in bound)}):")
         self.put(1, "found = {" + ", ".join(f"{v!r}: {v}_" for v in bound) + "}")
         if rule.types is not None:
             from uops.compiler.rewrite import bound_types
@@ -147,6 +161,8 @@ class _Writer:
         for condition in _conjuncts(rule.when):
             self.put(1, f"if not ({self.condition(condition)}): return None")
         self.put(1, f"return {self.name(rule, 'rule')}, {self.built(rule.rhs, 'u.dtype')}, found")
+        made: Callable[..., Applied | None] = self.made("tail", f"<rule {rule.name}>")
+        return made
 
     def condition(self, p: Pattern) -> str:
         """An expression that says whether a comparison is proved."""
@@ -215,7 +231,7 @@ class _Matcher:
         depth = self.cast(rule.lhs, "u", depth)
         depth = self.sources(rule.lhs, "s", depth, known=True)
         arguments = "".join(f", {self.bound.get(v) or self.types[v]}" for v in _bound(rule.lhs))
-        w.put(depth, f"r = {w.name(rule, 'rule')}_tail(u{arguments})")
+        w.put(depth, f"r = {w.following(rule)}(u{arguments})")
         w.put(depth, "if r is not None: return r")
 
     def sources(self, p: Pattern, prefix: str, depth: int, known: bool = False) -> int:
@@ -258,7 +274,7 @@ class _Matcher:
             yield f"{at} is {self.bound[q.name]}"
         else:
             self.bound[q.name] = at
-            d = f"({at}._dtype if {at}._dtype is not UNSET else {at}.dtype)"
+            d = f"{at}.dtype"
             if len(q.dtypes) == 1:
                 yield f"{d} is {self.w.dtype(q.dtypes[0])}"
             elif q.dtypes == VALUES:

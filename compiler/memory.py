@@ -1,6 +1,7 @@
 """What one lowering remembers of nodes, so that no pass computes again what another one found.
 
-`Memory` holds, for nodes of the program being lowered: the order below a root (`uops.spec.node.toposort`), the loops around a node
+`Memory` holds, for nodes of the program being lowered: the order below a root (`uops.spec.node.toposort`) and the nodes of each op
+in it (`uops.spec.node.nodes_of`), the loops around a node
 (`uops.spec.scope.open_ranges`), normal forms per list of rules (`Rewriter`), costs (`rewrite.cost`), and what functions that are
 `remembered` gave. All are functions of the node alone. It is in use inside of `with remembering(memory):`, in this thread, and
 dropped with the lowering.
@@ -18,6 +19,7 @@ from typing import Any
 from uops.compiler.log import active
 from uops.spec import node
 from uops.spec.node import UOp
+from uops.spec.ops import Op
 
 
 @dataclass(slots=True)
@@ -25,6 +27,7 @@ class Memory:
     """`normal`: by whose normal forms they are, and the rules (kept alive, as they are known by identity)."""
 
     orders: dict[UOp, list[UOp]] = field(default_factory=dict)
+    kinds: dict[UOp, dict[Op, list[UOp]]] = field(default_factory=dict)
     opened: dict[UOp, frozenset[UOp]] = field(default_factory=dict)
     normal: dict[tuple[type, int], tuple[Any, dict[UOp, UOp], set[UOp]]] = field(default_factory=dict)
     costs: dict[UOp, int] = field(default_factory=dict)
@@ -64,8 +67,9 @@ def remembering(found: Memory) -> Iterator[None]:
     """Use `found` inside."""
     before, _active.memory = _active.memory, found
     kept = node.orders
-    outer, kept.kept, kept.opened = (kept.kept, kept.opened), found.orders, found.opened
+    outer = kept.kept, kept.kinds, kept.opened
+    kept.kept, kept.kinds, kept.opened = found.orders, found.kinds, found.opened
     try:
         yield
     finally:
-        _active.memory, (kept.kept, kept.opened) = before, outer
+        _active.memory, (kept.kept, kept.kinds, kept.opened) = before, outer

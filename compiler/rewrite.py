@@ -157,6 +157,9 @@ class Rewriter:
                     changed.add(u)
                     v = UOp(u.op, tuple([done[s] for s in u.src]), u.arg, u.tag)
                     found = done.get(v)
+                elif step[u.op] is nothing:
+                    done[u] = u
+                    continue
                 if found is None:
                     next_ = self.applied(v) if step[v.op] is not nothing else None
                     if next_ is not None:
@@ -195,7 +198,7 @@ def _missing(root: UOp, done: Mapping[UOp, object]) -> Iterable[UOp]:
     try:
         _enter(root, done, order)
     except RecursionError:  # too deep for Python's stack
-        return _missing_deep(root, done)
+        return toposort(root, gate=lambda u: u not in done)
     return order
 
 
@@ -207,25 +210,6 @@ def _enter(u: UOp, done: Mapping[UOp, object], order: dict[UOp, None]) -> None:
             else:
                 order[s] = None
     order[u] = None
-
-
-def _missing_deep(root: UOp, done: Mapping[UOp, object]) -> list[UOp]:
-    order: list[UOp] = []
-    seen: set[UOp] = set()
-    stack: list[UOp | None] = [root]  # a None lies on a node whose sources come before it
-    while stack:
-        u = stack.pop()
-        if u is None:
-            order.append(stack.pop())  # type: ignore[arg-type]
-        elif u not in seen and u not in done:
-            seen.add(u)
-            if u.src:
-                stack.append(u)
-                stack.append(None)
-                stack.extend(u.src[::-1])
-            else:
-                order.append(u)
-    return order
 
 
 #: Weight of an op in the cost order; a leaf weighs 1. Division is dear, and dearer the more it divides, so that terms leave it;

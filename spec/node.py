@@ -1,9 +1,9 @@
 """The node: `UOp(op, src, arg, tag)`, interned, with five derived properties.
 
 Two nodes made from the same op, sources, arg and tag are the same object, so nodes are compared with `is` and hash by identity.
-`dtype`, `shape`, `device`, `min_max` and `axis` are computed on first use by the rules in `uops.spec.derive` and cached; the walk
-is iterative, so depth is not limited by Python's stack. Construction checks nothing: `uops.spec.verify` judges, `uops.spec.build`
-helps.
+`dtype` and `shape` are derived with the node, `device`, `min_max` and `axis` on first use, by the rules in `uops.spec.derive`; the
+walk is iterative, so depth is not limited by Python's stack. Construction checks nothing: `uops.spec.verify` judges,
+`uops.spec.build` helps.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from uops.spec.ops import Op
 Dim = Any
 MinMax = tuple[float, float]
 
-#: What a derived property holds before its first use. Where speed matters, `_dtype`, `_shape` and `_min_max` may be read past their
-#: properties, whose call costs five times as much.
+#: What a derived property holds before its first use. Where speed matters, `_min_max` may be read past its property, whose call
+#: costs five times as much; `dtype` and `shape` are none, but on ill-formed nodes.
 UNSET: Any = object()
 _interned: dict[tuple[Any, ...], _Ref] = {}
 _new = object.__new__
@@ -67,6 +67,10 @@ class UOp(_Fields):
 
     __slots__ = ()
 
+    # Both raise SpecError on an ill-formed node. A shape's extents are ints or index expressions.
+    dtype: DType = _Fields.__dict__["_dtype"]
+    shape: tuple[Dim, ...] = _Fields.__dict__["_shape"]
+
     def __new__(cls, op: Op, src: Iterable[UOp] = (), arg: Arg = None, tag: object = None) -> UOp:
         if src.__class__ is not tuple:
             src = tuple(src)
@@ -81,8 +85,14 @@ class UOp(_Fields):
         node.src = src
         node.arg = arg
         node.tag = tag
-        node._dtype = node._shape = node._device = node._min_max = node._axis = node._spelt = UNSET
-        node.__class__ = UOp  # from here on it is immutable
+        node._device = node._min_max = node._axis = node._spelt = UNSET
+        try:
+            node._dtype = _dtypes[op](node)
+            node._shape = _shapes[op](node)
+            node.__class__ = UOp  # from here on it is immutable
+        except _UNDERIVED:
+            node._dtype = node._shape = UNSET
+            node.__class__ = _Underived
         made = _Ref(node, _forget)
         made.key = key
         while (other := _interned.setdefault(key, made)) is not made:
@@ -113,17 +123,6 @@ class UOp(_Fields):
 
     def __repr__(self) -> str:
         return f"<UOp {self.op.name} of {len(self.src)} sources, arg={self.arg!r}>"
-
-    @property
-    def dtype(self) -> DType:
-        v = self._dtype
-        return v if v is not UNSET else _fill(self, "_dtype")  # type: ignore[no-any-return]
-
-    @property
-    def shape(self) -> tuple[Dim, ...]:
-        """Extents, ints or index expressions; raises SpecError on an ill-formed node."""
-        v = self._shape
-        return v if v is not UNSET else _fill(self, "_shape")  # type: ignore[no-any-return]
 
     @property
     def device(self) -> Device | None:
@@ -173,6 +172,22 @@ class UOp(_Fields):
         return self.arg.value
 
 
+class _Underived(UOp):
+    """A node whose dtype and shape were not derived when it was made: it is ill-formed, or was made before the rules were there."""
+
+    __slots__ = ()
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        v = self._dtype
+        return v if v is not UNSET else _fill(self, "_dtype")  # type: ignore[no-any-return]
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:  # type: ignore[override]
+        v = self._shape
+        return v if v is not UNSET else _fill(self, "_shape")  # type: ignore[no-any-return]
+
+
 _SLOTS = ("_dtype", "_shape", "_device", "_min_max", "_axis")
 Rule = Callable[[UOp], Any]
 #: slot -> the rule of each op; filled by `uops.spec.derive`.
@@ -181,6 +196,8 @@ RULES: dict[str, dict[Op, Rule]] = {slot: {} for slot in _SLOTS}
 
 _set = object.__setattr__
 _RULE_FAULTS = (IndexError, KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError)
+_UNDERIVED = (SpecError, *_RULE_FAULTS)
+_dtypes, _shapes = RULES["_dtype"], RULES["_shape"]
 
 
 def _fill(root: UOp, slot: str) -> Any:
@@ -227,10 +244,11 @@ def _fill_deep(root: UOp, slot: str) -> Any:
 
 
 class _Orders(threading.local):
-    """What somebody keeps in this thread (`uops.compiler.memory`): `kept`, orders found before, by root; `opened`, the ranges in
-    whose loops a node stands (`uops.spec.scope`)."""
+    """What somebody keeps in this thread (`uops.compiler.memory`): `kept`, orders found before, by root; `kinds`, the nodes of each
+    op in them; `opened`, the ranges in whose loops a node stands (`uops.spec.scope`)."""
 
     kept: dict[UOp, list[UOp]] | None = None
+    kinds: dict[UOp, dict[Op, list[UOp]]] | None = None
     opened: dict[UOp, frozenset[UOp]] | None = None
 
 
@@ -246,19 +264,37 @@ def toposort(*roots: UOp, gate: Callable[[UOp], bool] | None = None) -> list[UOp
     """
     kept = orders.kept if gate is None and len(roots) == 1 else None
     if kept is None:
-        return _toposort(roots, gate)
+        return _toposort(roots, gate, {})
     found = kept.get(roots[0])
     if found is None:
         if len(kept) >= _MOST_ORDERS:
             kept.clear()
-        found = kept[roots[0]] = _toposort(roots, None)
+        found = kept[roots[0]] = _toposort(roots, None, kept)
     return found[:]
 
 
-def _toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None) -> list[UOp]:
+def nodes_of(root: UOp, op: Op) -> list[UOp]:
+    """The nodes of one op at and below `root`, sources before users; not to be changed."""
+    kinds = orders.kinds
+    if kinds is None:
+        return [u for u in toposort(root) if u.op is op]
+    found = kinds.get(root)
+    if found is None:
+        if len(kinds) >= _MOST_ORDERS:
+            kinds.clear()
+        found = kinds[root] = {}
+        for u in toposort(root):
+            if u.op in found:
+                found[u.op].append(u)
+            else:
+                found[u.op] = [u]
+    return found.get(op, [])
+
+
+def _toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None, kept: dict[UOp, list[UOp]]) -> list[UOp]:
     if gate is None:
         try:
-            return _toposort_shallow(roots)
+            return _toposort_shallow(roots, kept)
         except RecursionError:  # too deep for Python's stack
             pass
     seen: set[UOp] = set()
@@ -282,22 +318,25 @@ def _toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None) -> lis
     return order
 
 
-def _toposort_shallow(roots: Iterable[UOp]) -> list[UOp]:
+def _toposort_shallow(roots: Iterable[UOp], kept: dict[UOp, list[UOp]]) -> list[UOp]:
     """The same order by recursion, in half the time."""
     order: dict[UOp, None] = {}
     for u in roots:
         if u not in order:
-            _visit(u, order)
+            _visit(u, order, kept)
     return list(order)
 
 
-def _visit(u: UOp, order: dict[UOp, None]) -> None:
+def _visit(u: UOp, order: dict[UOp, None], kept: dict[UOp, list[UOp]]) -> None:
+    """Put what is below `u` behind the rest; where an order was kept, what of it is new, which is what a visit would find."""
     for s in u.src:
         if s not in order:
-            if s.src:
-                _visit(s, order)
-            else:
+            if not s.src:
                 order[s] = None
+            elif s in kept:
+                order.update(dict.fromkeys(kept[s]))
+            else:
+                _visit(s, order, kept)
     order[u] = None
 
 

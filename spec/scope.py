@@ -85,6 +85,7 @@ def closed_by(u: UOp) -> tuple[UOp, ...]:
 
 
 _NONE: frozenset[UOp] = frozenset()
+_SCOPING = frozenset({Op.LINEAR, *RANGE_ENDING, *RANGES})
 _MANY = 5  # sources of a vector, which has the same few in many lanes
 
 
@@ -97,22 +98,21 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
     for u in nodes:
         if u in found:
             continue
-        src = u.src
-        if not src:
-            found[u] = _NONE if u.op not in RANGES else frozenset((u,))
-            continue
-        op, opened = u.op, _NONE
+        src, op, opened = u.src, u.op, _NONE
         if op in BODIED:
             src = src[1:]
         for s in src if len(src) < _MANY else set(src):
             below = found[s]
-            if below is not opened and not below <= opened:
-                opened = opened | below if opened else below
-        if op is Op.LINEAR:  # a sequence that opens and closes its own blocks
-            opened = _NONE
-        elif op in RANGE_ENDING:
-            opened = opened.difference(closed_by(u))
-        found[u] = opened | {u} if op in RANGES else opened
+            if below is not opened and below:
+                opened = below if opened <= below else opened | below
+        if op in _SCOPING:
+            if op is Op.LINEAR:  # a sequence that opens and closes its own blocks
+                opened = _NONE
+            elif op in RANGE_ENDING:
+                opened = opened.difference(closed_by(u))
+            if op in RANGES:
+                opened = opened | {u}
+        found[u] = opened
     return found
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from uops.compiler.linear import linear, number
 from uops.compiler.optimize.schedule import Replacement, Schedule, replace_ranges
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UOp, nodes_of, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import closed_by, open_ranges
 
@@ -48,7 +48,7 @@ def merged(s: Schedule, only_reduces: bool = False) -> Schedule:
     """The schedule with loops joined: outputs among themselves, and those of each Reduce."""
     effect, outputs = s.effect, list(s.outputs)
     pairs = [] if only_reduces else [outputs]
-    pairs += [list(closed_by(u)) for u in toposort(effect) if u.op is Op.REDUCE]
+    pairs += [list(closed_by(u)) for u in nodes_of(effect, Op.REDUCE)]
     for loops in pairs:
         k = len(loops) - 2
         while k >= 0:

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 
 from uops.compiler.optimize.accesses import Access, accesses
-from uops.compiler.optimize.schedule import Schedule, apply, around_fills
+from uops.compiler.optimize.schedule import Schedule, apply, around_fills, padded_split
 from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UOp, nodes_of, toposort
 from uops.spec.ops import Op
 from uops.spec.optops import OptOp, Padto, Split
 from uops.spec.scope import open_ranges
@@ -35,7 +35,8 @@ class Facts:
         self.accesses = accesses(s.effect)
         self.loads = [a for a in self.accesses if a.node.op is Op.LOAD]
         self.store = next(a for a in self.accesses if a.node is s.effect)
-        self.reduces = [u for u in self.order if u.op is Op.REDUCE]
+        self.ends = nodes_of(s.effect, Op.END)
+        self.reduces = nodes_of(s.effect, Op.REDUCE)
         # No vectors of these: their iterations share LOCAL memory, or may meet in one element.
         self.held = around_fills(s.effect) | {r for r in s.outputs if r.arg.axis_id in s.fixed}
         self.itemsize = max((u.dtype.itemsize for u in self.order if u.dtype in dt.STORABLE and u.op is not Op.CONST), default=4)
@@ -73,9 +74,9 @@ def split_by(s: Schedule, r: UOp, factor: int, target: AxisType) -> Schedule:
     """Split `r`, padded first if need be."""
     if factor <= 1:
         return s
-    if extent(r) % factor:
-        s, r = then(s, r, Padto(number_of(s, r), factor))
-    return apply(s, Split(number_of(s, r), factor, target))
+    k = number_of(s, r)
+    opt = Split(k, factor, target)
+    return padded_split(s, Padto(k, factor), opt) if extent(r) % factor else apply(s, opt)
 
 
 def then(s: Schedule, r: UOp, opt: OptOp) -> tuple[Schedule, UOp]:

@@ -102,8 +102,8 @@ def _vectorised(s: Schedule, f: Facts, machine: Machine, uniques: Iterator[int])
     for u in f.reduces:
         if lane is None or lane not in f.needs[u.src[0]]:
             s = lanes_of_reduce(s, f, u, lanes, REDUCE_VECTORS)
-    for u in f.order:
-        if u.op is Op.END and closed_by(u)[-1] not in f.held:
+    for u in f.ends:
+        if closed_by(u)[-1] not in f.held:
             s = split_lanes(s, closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
     return s
 

@@ -29,7 +29,7 @@ from uops.compiler.target import Machine
 from uops.spec import build as B
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.axes import AxisType
-from uops.spec.node import UOp, substitute, toposort
+from uops.spec.node import UOp, nodes_of, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import closed_by, open_ranges
 
@@ -50,8 +50,7 @@ class _Search(NamedTuple):
 def paired(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule | None:
     """The schedule with its search in one pass; None for a kernel without one, or of rows that no vector divides or memory has not
     in order."""
-    order = toposort(s.effect)
-    found = next((f for f in map(_search, order) if f is not None), None)
+    found = next((f for f in map(_search, nodes_of(s.effect, Op.REDUCE)) if f is not None), None)
     if found is None or not _is_walk(found):
         return None
     lanes = machine.vector_bytes // max(found.x.dtype.itemsize, found.v.dtype.itemsize)
@@ -66,7 +65,7 @@ def _is_walk(f: _Search) -> bool:
 
 
 def _search(u: UOp) -> _Search | None:
-    if u.op is not Op.REDUCE or u.arg.op is not Op.MAX or len(u.src) != 2 or u.src[0].op is not Op.WHERE:
+    if u.arg.op is not Op.MAX or len(u.src) != 2 or u.src[0].op is not Op.WHERE:
         return None
     (r,), (condition, v, missing) = closed_by(u), u.src[0].src
     if r.src[0].op is not Op.CONST or missing.op is not Op.CONST or not _falls(v, r) or not _at_least(v, missing):

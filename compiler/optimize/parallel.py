@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from uops.compiler.linear import linear
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UOp, nodes_of, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import VIEWS, open_ranges
 
 
 def free_loops(effect: UOp) -> frozenset[UOp]:
     """The loops around an effect that are free in every Store of it."""
-    order = toposort(effect)
-    needs = open_ranges(order)
-    stores = [u for u in order if u.op is Op.STORE]
-    found = [_free(u, order, needs, len(stores) > 1) for u in stores]
+    needs = open_ranges(toposort(effect))
+    stores = nodes_of(effect, Op.STORE)
+    accesses = [*nodes_of(effect, Op.LOAD), *stores]
+    found = [_free(u, accesses, needs) for u in stores]
     return found[0].intersection(*found[1:]) if found else frozenset()
 
 
@@ -31,11 +31,10 @@ def memory_of(reference: UOp) -> UOp:
     return reference
 
 
-def _free(store: UOp, order: Sequence[UOp], needs: dict[UOp, frozenset[UOp]], several: bool) -> frozenset[UOp]:
+def _free(store: UOp, accesses: Sequence[UOp], needs: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
     memory, address = memory_of(store.src[0]), store.src[0].src[-1]
-    for u in order:
-        other = u.op is Op.LOAD or (several and u.op is Op.STORE and u is not store)
-        if other and memory_of(u.src[0]) is memory and memory.op is Op.PARAM and u.src[0].src[-1] is not address:
+    for u in accesses:
+        if u is not store and memory_of(u.src[0]) is memory and memory.op is Op.PARAM and u.src[0].src[-1] is not address:
             return frozenset()
     return _injective(address, needs)
 

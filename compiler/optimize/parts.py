@@ -16,18 +16,17 @@ from uops.compiler.loops import in_order
 from uops.compiler.optimize.schedule import Schedule, replace_ranges
 from uops.spec import build as B
 from uops.spec.args import AddrSpace
-from uops.spec.node import UOp, substitute, toposort
+from uops.spec.node import UOp, nodes_of, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import closed_by, open_ranges
 
 
 def scheduled_parts(s: Schedule, choose: Callable[[Schedule], Schedule]) -> Schedule:
     """`choose` of the kernel, or of each of its parts."""
-    order = toposort(s.effect)
-    filled = [u for u in order if u.op is Op.AFTER and u.src[0].op is Op.BUFFER and u.src[0].arg.addrspace is AddrSpace.LOCAL]
+    filled = [u for u in nodes_of(s.effect, Op.AFTER) if u.src[0].op is Op.BUFFER and u.src[0].arg.addrspace is AddrSpace.LOCAL]
     if not filled:
         return choose(s)
-    needs = open_ranges(order)
+    needs = open_ranges(toposort(s.effect))
     common = [r for r in s.outputs if all(r in needs[u.src[1]] for u in filled)]
     alone = {u: u.src[0] for u in filled}
     axis, ready, parts = len(common), dict[UOp, UOp](), list[tuple[UOp, dict[UOp, UOp], UOp, UOp]]()

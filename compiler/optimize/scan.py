@@ -12,6 +12,7 @@ chain of steps. Spec: prefix_sum among the compositions; R32 (any order), R49, R
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from uops.compiler.linear import number
@@ -23,7 +24,7 @@ from uops.compiler.target import PLAIN, Machine
 from uops.spec import build as B
 from uops.spec.args import RangeArg, SinkArg
 from uops.spec.axes import AxisType
-from uops.spec.node import UOp, substitute, toposort
+from uops.spec.node import UOp, nodes_of, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import closed_by, open_ranges
 
@@ -36,21 +37,22 @@ _MOST_PARTS = 4
 LANES = 64
 
 
-def scanned(s: Schedule, unique: int, machine: Machine = PLAIN) -> UOp | None:
-    """The SCHEDULED body of a kernel with one prefix reduction over its innermost output loop, or None for any other kernel."""
+def scanned(s: Schedule, uniques: Iterator[int], machine: Machine = PLAIN) -> UOp | None:
+    """The SCHEDULED body of a kernel with one prefix reduction over its innermost output loop, or None for any other kernel.
+    `uniques` numbers its register."""
     if not s.outputs or not isinstance(axis_of(s.outputs[-1]).extent, int):
         return None
     i = s.outputs[-1]
-    order = toposort(s.effect)
-    if not any(u.op is Op.REDUCE for u in order):
+    reduces = nodes_of(s.effect, Op.REDUCE)
+    if not reduces:
         return None
-    needs = open_ranges(order)
+    needs = open_ranges(toposort(s.effect))
     simplify = Rewriter(INDEXING)
-    for u in order:
-        if u.op is Op.REDUCE and i in needs[u.src[0]] and len(closed_by(u)) == 1:
+    for u in reduces:
+        if i in needs[u.src[0]] and len(closed_by(u)) == 1:
             term = _last_term(u, i, simplify)
             if term is not None:
-                return _loop(s, u, term, unique, machine)
+                return _loop(s, u, term, next(uniques), machine)
     return None
 
 

@@ -30,7 +30,7 @@ from uops.spec import build as B
 from uops.spec.args import AddrSpace, RangeArg, SinkArg
 from uops.spec.axes import AxisType
 from uops.spec.errors import UopsError
-from uops.spec.node import Dim, UOp, toposort
+from uops.spec.node import Dim, UOp, nodes_of, toposort
 from uops.spec.ops import Op
 from uops.spec.optops import TC, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap, legal, ordered
 from uops.spec.scope import closed_by, open_ranges
@@ -60,7 +60,7 @@ class Schedule:
     @functools.cached_property
     def ranges(self) -> tuple[UOp, ...]:
         """Every loop, in the order that numbers the axes (R95)."""
-        inner = dict.fromkeys(r for u in toposort(self.effect) if u.op in _CLOSERS for r in closed_by(u))
+        inner = dict.fromkeys(r for op in (Op.END, Op.REDUCE) for u in nodes_of(self.effect, op) for r in closed_by(u))
         known = {axis_of(r): r for r in (*self.outputs, *inner)}
         return tuple(known[a] for a in ordered(tuple(known)))
 
@@ -128,19 +128,19 @@ def _accumulated(s: Schedule, opt: OptOp) -> str | None:
     if not isinstance(opt, (Split, Padto)):
         return None
     r = s.ranges[opt.axis]
-    order = toposort(s.effect)
     target = opt.target if isinstance(opt, Split) else None
-    if target is not AxisType.REDUCE and r.arg.type is AxisType.REDUCE and any(u.op is Op.END and r in u.src[1:] for u in order):
+    stepped = r.arg.type is AxisType.REDUCE and any(r in u.src[1:] for u in nodes_of(s.effect, Op.END))
+    if target is not AxisType.REDUCE and stepped:
         return f"axis {opt.axis} runs through the steps of an accumulator, one after the other (R142)"
-    if (target is None or target in _VECTOR) and _stands_in(r, order, Op.WMMA):
+    if (target is None or target in _VECTOR) and _stands_in(r, s.effect, Op.WMMA):
         return f"a Wmma stands in axis {opt.axis}: it is done whole, and not side by side (R142)"
     return None
 
 
-def _stands_in(r: UOp, order: Sequence[UOp], op: Op) -> bool:
+def _stands_in(r: UOp, effect: UOp, op: Op) -> bool:
     """Whether a node of this op stands in a loop."""
-    found = [u for u in order if u.op is op]
-    needs = open_ranges(order) if found else {}
+    found = nodes_of(effect, op)
+    needs = open_ranges(toposort(effect)) if found else {}
     return any(r in needs[u] for u in found)
 
 
@@ -188,11 +188,10 @@ _OWN_MEMORY = frozenset({AxisType.LOOP, AxisType.REDUCE, AxisType.GLOBAL, AxisTy
 
 def around_fills(effect: UOp) -> frozenset[UOp]:
     """The loops around those that fill LOCAL memory."""
-    order = toposort(effect)
-    fills = [u for u in order if u.op is Op.END and not _in_registers(u)]
+    fills = [u for u in nodes_of(effect, Op.END) if not _in_registers(u)]
     if not fills:
         return frozenset()
-    needs = open_ranges(order)
+    needs = open_ranges(toposort(effect))
     return frozenset().union(*(needs[u] for u in fills))
 
 
@@ -226,14 +225,40 @@ def typed(s: Schedule, types: Mapping[UOp, AxisType]) -> Schedule:
 # ----------------------------------------------------------------------------------------------------------------- OptOps
 
 
+def padded_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
+    """What `apply` makes of Padto and then of a Split of the same loop, whose constant extent the multiple does not divide, in one
+    substitution; raises Rejected."""
+    r = s.ranges[opt.axis]
+    bound, multiple = r.src[0], number(_up(r, pad.multiple))
+    longer = [replace(a, extent=multiple.arg.value) if k == opt.axis else a for k, a in enumerate(s.axes)]
+    reason = reason_against(s, pad) or legal(opt, longer, done=(*s.done, pad)) or _memory_forbids(s, opt) or _accumulated(s, opt)
+    if reason is not None or pad.axis != opt.axis:
+        raise Rejected(f"{pad}, {opt}: {reason or 'two loops'}")
+    put = _halves(s, r, multiple, opt)
+    changed = _closing(s, r, put, _masked(s.effect, r, put, UOp(Op.CMPLT, (put[0], bound))))
+    decided(f"{pad}, {opt}", s.effect, changed.effect)
+    return replace(changed, done=(*s.done, pad, opt))
+
+
 def _split(s: Schedule, opt: Split) -> Schedule:
     r = s.ranges[opt.axis]
-    left = divided(r.src[0], opt.factor)
+    put = _halves(s, r, r.src[0], opt)
+    return _closing(s, r, put, replace_ranges(s.effect, {r: put}))
+
+
+def _halves(s: Schedule, r: UOp, bound: UOp, opt: Split) -> tuple[UOp, tuple[UOp, UOp]]:
+    """What the value of loop `r`, of extent `bound`, becomes, and the two loops."""
+    left = divided(bound, opt.factor)
     outer = UOp(Op.RANGE, (left,), r.arg)
     new = UOp(Op.RANGE, (number(opt.factor),), RangeArg(_next_id(s), opt.target))
-    whole = _sum(new, left, outer) if opt.top else _sum(outer, number(opt.factor), new)
-    done = _replaced(s, {r: (whole, (outer, new))})
-    return replace(done, fixed=s.fixed | {int(new.arg.axis_id)}) if r.arg.axis_id in s.fixed else done
+    return _sum(new, left, outer) if opt.top else _sum(outer, number(opt.factor), new), (outer, new)
+
+
+def _closing(s: Schedule, r: UOp, put: tuple[UOp, tuple[UOp, UOp]], effect: UOp) -> Schedule:
+    """The schedule whose loop `r` is split."""
+    outputs = tuple(n for x in s.outputs for n in (put[1] if x is r else (x,)))
+    fixed = s.fixed | {int(put[1][1].arg.axis_id)} if r.arg.axis_id in s.fixed else s.fixed
+    return replace(s, effect=effect, outputs=outputs, fixed=fixed)
 
 
 def divided(bound: UOp, k: int) -> UOp:
@@ -252,12 +277,17 @@ def _padto(s: Schedule, opt: Padto) -> Schedule:
     bound = r.src[0]
     up = divided(UOp(Op.ADD, (bound, number(opt.multiple - 1))), opt.multiple) if bound.op is not Op.CONST else None
     whole = None if up is None else Rewriter(INDEXING)(UOp(Op.MUL, (up, number(opt.multiple))))  # as the loop's closer will name it
-    m = number(-(-int(bound.arg.value) // opt.multiple) * opt.multiple) if whole is None else whole
+    m = number(_up(r, opt.multiple)) if whole is None else whole
     if m is bound or divides(opt.multiple, axis_of(r).extent):
         return s
     longer = UOp(Op.RANGE, (m,), r.arg)
     outputs = tuple(longer if x is r else x for x in s.outputs)
-    return replace(s, effect=_masked(s.effect, r, longer, UOp(Op.CMPLT, (longer, bound))), outputs=outputs)
+    return replace(s, effect=_masked(s.effect, r, (longer, (longer,)), UOp(Op.CMPLT, (longer, bound))), outputs=outputs)
+
+
+def _up(r: UOp, multiple: int) -> int:
+    """The constant extent of a loop, up to a multiple."""
+    return -(-int(r.src[0].arg.value) // multiple) * multiple
 
 
 def padded(s: Schedule, opt: Padto) -> Schedule:
@@ -327,21 +357,23 @@ def replace_ranges(root: UOp, new: Replacement) -> UOp:
 # ------------------------------------------------------------------------------------------------------------------- masks
 
 
-def _masked(effect: UOp, r: UOp, longer: UOp, inside: UOp) -> UOp:
-    """`longer` in the place of `r`: no access at an iteration for which `inside` is false, and the identity there in a Reduce over
-    it (R92)."""
+def _masked(effect: UOp, r: UOp, put: tuple[UOp, tuple[UOp, ...]], inside: UOp) -> UOp:
+    """The value and the loops of `put` in the place of `r`: no access at an iteration for which `inside` is false, and the identity
+    there in a Reduce over it (R92)."""
     order = toposort(effect)
     depends = _dependents(order, r)
-    done = {r: longer}
+    done = {r: put[0]}
     for u in order:
         if done.keys().isdisjoint(u.src):
             continue
-        new = UOp(u.op, tuple([done.get(x, x) for x in u.src]), u.arg, u.tag)
+        closes = u.op in _CLOSERS and r in closed_by(u)
+        src = [n for x in u.src for n in (put[1] if x is r else (done.get(x, x),))] if closes else [done.get(x, x) for x in u.src]
+        new = UOp(u.op, tuple(src), u.arg, u.tag)
         if u.op is Op.LOAD and u.src[0] in depends:
             new = gated_load(new, inside)
         elif u.op is Op.STORE and u in depends:
             new = UOp(Op.STORE, (*new.src[:2], both(new.src[2] if len(new.src) > 2 else None, inside)))
-        elif u.op is Op.REDUCE and r in closed_by(u):
+        elif closes and u.op is Op.REDUCE:
             value = UOp(Op.WHERE, (inside, new.src[0], identity(u.arg.op, u.dtype)))
             new = new.replace(src=(value, *new.src[1:]))
         done[u] = new

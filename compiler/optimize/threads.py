@@ -38,6 +38,8 @@ def threaded(s: Schedule, machine: Machine) -> Schedule:
     if machine.cores < 2 or s.fixed or any(r.src[0].op is not Op.CONST or r.arg.type is AxisType.THREAD for r in s.ranges):
         return s
     order = toposort(s.effect)
+    if len(order) * math.prod(map(_extent, s.ranges)) < WORTH:  # no kernel does more operations than that
+        return s
     needs = open_ranges(order)
     if operations(order, needs) < WORTH:
         return s

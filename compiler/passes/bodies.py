@@ -15,19 +15,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UOp, nodes_of, toposort
 from uops.spec.ops import Op
 
 
 def canonical(body: UOp) -> tuple[UOp, dict[UOp, UOp]]:
     """The body on renumbered loops, and what became of each node that depends on one."""
-    order = toposort(body)
-    ids = sorted({int(u.arg.axis_id) for u in order if u.op is Op.RANGE})
+    ids = sorted({int(u.arg.axis_id) for u in nodes_of(body, Op.RANGE)})
     if ids == list(range(len(ids))):
         return body, {}
     rank = {a: k for k, a in enumerate(ids)}
     put: dict[UOp, UOp] = {}
-    for u in order:
+    for u in toposort(body):
         src = tuple([put.get(s, s) for s in u.src])
         arg = replace(u.arg, axis_id=rank[u.arg.axis_id]) if u.op is Op.RANGE else u.arg
         if src != u.src or arg is not u.arg:

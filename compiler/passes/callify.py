@@ -10,8 +10,9 @@ argument too; `outputs` says which. An index value is stored as int64 (R29: no B
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from uops.compiler.log import note
@@ -25,10 +26,12 @@ from uops.spec.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
 from uops.spec.errors import CompileError, SpecError
-from uops.spec.node import Dim, UOp, substitute, toposort
+from uops.spec.node import Dim, UOp, nodes_of, substitute, toposort
 from uops.spec.ops import Op
 
 _DROPPED = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
+#: Ops whose device is their own; that of every other value is one of its sources'.
+_PLACED = frozenset({Op.PARAM, Op.BUFFER, Op.LOAD})
 _RESOLVED = _DROPPED | {Op.FUNCTION, Op.CALL, Op.GETTUPLE}
 
 
@@ -44,17 +47,18 @@ class Output(NamedTuple):
 def callify(root: UOp) -> UOp:
     """The one Call that does what `root` says."""
     resolved = resolve(root)
-    targets = iter(_fresh(root, resolved))
-    within = {s for v in _items(resolved) for u in toposort(v) for s in u.src}
-    effects = [_store(next(targets), _contents(v, within)) if v.dtype is not dt.void else v for v in _items(resolved)]
+    targets, items = iter(_fresh(root, resolved)), _items(resolved)
+    copied = any(v.op is Op.CONTIGUOUS for v in items)
+    within = {s for v in items for u in toposort(v) for s in u.src} if copied else set()
+    effects = [_store(next(targets), _contents(v, within)) if v.dtype is not dt.void else v for v in items]
     body = B.sink(*effects)
-    note("store", resolved, body, {v: (v, effect) for v, effect in zip(_items(resolved), effects)})
+    note("store", resolved, body, {v: (v, effect) for v, effect in zip(items, effects)})
     params, arguments = _arguments(body)
     stateless = substitute(body, params)
     note("arguments", body, stateless, params)
-    body = protect(stateless)
+    body = protect(stateless) if nodes_of(resolved, Op.STORE) else stateless  # else nothing changes that is read
     called = UOp(Op.CALL, (body, *arguments), CallArg(written=written(body)))
-    note("store", root, called, {v: base(effect.src[0]) for v, effect in zip(_items(resolved), effects) if effect is not v})
+    note("store", root, called, {v: base(effect.src[0]) for v, effect in zip(items, effects) if effect is not v})
     return called
 
 
@@ -70,7 +74,7 @@ def resolve(root: UOp) -> UOp:
     for u in toposort(root):
         if u.op in _RESOLVED or not done.keys().isdisjoint(u.src):
             done[u] = _resolve(u, tuple([done.get(s, s) for s in u.src]), root)
-        elif u.device.__class__ is tuple:
+        elif u.op in _PLACED and u.device.__class__ is tuple:
             raise _several_devices(u, root)
     resolved = done.get(root, root)
     note("resolve", root, resolved, done)
@@ -141,6 +145,11 @@ def highest_unique(nodes: Iterable[UOp]) -> int:
     return max((u.arg.unique for u in nodes if u.op is Op.BUFFER), default=0)
 
 
+def uniques(body: UOp) -> Iterator[int]:
+    """Identities for Buffers that `body` has not, found when the first one is asked for."""
+    yield from itertools.count(highest_unique(toposort(body)) + 1)
+
+
 def _fresh(root: UOp, resolved: UOp) -> tuple[Output, ...]:
     """A new Buffer per value, numbered after those of the graph, unused ones too, so that one graph has one translation and no key
     stands for two."""
@@ -189,4 +198,4 @@ def _arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
 
 def written(body: UOp) -> tuple[int, ...]:
     """The slots that the Stores of a body write."""
-    return tuple(sorted({base(u.src[0]).arg.slot for u in toposort(body) if u.op is Op.STORE}))
+    return tuple(sorted({base(u.src[0]).arg.slot for u in nodes_of(body, Op.STORE)}))

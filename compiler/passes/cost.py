@@ -93,9 +93,13 @@ class Choices:
     def __init__(self, order: Sequence[UOp], closed: Mapping[UOp, Closed]) -> None:
         self.users: dict[UOp, list[UOp]] = users(order)
         self.uses = {u: len(found) for u, found in self.users.items()}
-        self.closed = closed
-        self.work = work(order, closed, self.uses)
+        self.order, self.closed = order, closed
         self.carriers = self._carriers(order)
+
+    @functools.cached_property
+    def work(self) -> dict[UOp, int]:
+        """What one element of each value costs; a body in which nothing is wanted twice never asks."""
+        return work(self.order, self.closed, self.uses)
 
     def is_looped(self, u: UOp) -> bool:
         """Whether `u` is a Reduce in loops of its own."""

@@ -29,7 +29,7 @@ from uops.compiler.place import untranslatable
 from uops.spec import build as B
 from uops.spec.args import ReduceArg
 from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UOp, nodes_of, toposort
 from uops.spec.ops import ALU, Op
 
 _EXPANDED = frozenset({AxisType.UPCAST, AxisType.UNROLL})
@@ -42,10 +42,9 @@ def expand(root: UOp) -> UOp:
 
 def expanded(body: UOp) -> UOp:
     """One body with shape in the place of vector axes."""
-    order = toposort(body)
-    ranges = [u for u in order if u.op is Op.RANGE and u.arg.type in _EXPANDED]
-    plain = not ranges and not any(u.op is Op.END and len(u.src) > 2 for u in order)
-    return body if plain else _Expansion(order, ranges).run()
+    ranges = [u for u in nodes_of(body, Op.RANGE) if u.arg.type in _EXPANDED]
+    plain = not ranges and not any(len(u.src) > 2 for u in nodes_of(body, Op.END))
+    return body if plain else _Expansion(toposort(body), ranges).run()
 
 
 class _Expansion:
@@ -104,7 +103,7 @@ class _Expansion:
         """Memory, effects and loops: no shape of their own. An expanded range needs no loop to close."""
         src = tuple(self.done[s] for s in u.src if s not in self.bit)
         self.depends[u] = 0
-        self.done[u] = u if src == u.src else u.replace(src=src)
+        self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
     def end(self, u: UOp) -> None:
         """One End per loop, the last range innermost; an expanded range needs no loop."""
@@ -118,7 +117,7 @@ class _Expansion:
         mask = self._union(u.src)
         self.depends[u] = mask
         src = tuple([self.at(s, mask) for s in u.src]) if mask else tuple([self.done[s] for s in u.src])
-        self.done[u] = u if src == u.src else u.replace(src=src)
+        self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
     def _union(self, src: tuple[UOp, ...]) -> int:
         mask = 0

@@ -99,7 +99,7 @@ def _part(call: UOp) -> Part | None:
     order = toposort(s.effect, *s.outputs)
     known = all(u.src[0].op is Op.CONST for u in order if u.op is Op.RANGE)
     plain = all(u.src[0].op is Op.PARAM and u.src[0].arg.name is None for u in order if u.op is Op.INDEX)
-    return Part(call, s.effect, s.outputs) if known and plain and scanned(s, 0) is None else None
+    return Part(call, s.effect, s.outputs) if known and plain and scanned(s, iter((0,))) is None else None
 
 
 def _common(writer: Part, reader: Part, memory: UOp) -> int:

@@ -21,7 +21,7 @@ from uops.spec.args import CallArg, ParamArg, RangeArg
 from uops.spec.axes import AxisType
 from uops.spec.derive.shape import dim_node
 from uops.spec.errors import Crash
-from uops.spec.node import Dim, UOp, substitute, toposort
+from uops.spec.node import Dim, UOp, nodes_of, substitute, toposort
 from uops.spec.ops import Op
 
 
@@ -205,7 +205,7 @@ def _finished(number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable
     body = B.nested(body, [put.get(r, r) for r in ranges])
     note("loops", simple, body, kernel=number)
     memory = _memories(body)
-    named = [u for u in toposort(body) if u.op is Op.PARAM and u.arg.name is not None]
+    named = [u for u in nodes_of(body, Op.PARAM) if u.arg.name is not None]
     slots: dict[UOp, UOp] = {u: u.replace(arg=_variable(u.arg, k)) for k, u in enumerate(named, len(memory))}
     for k, m in enumerate(memory):
         slots[m] = _own(m, k, substitute(m.src[0], slots))
@@ -225,9 +225,7 @@ def _fill(root: UOp, holes: dict[UOp, UOp]) -> UOp:
 
 def _memories(body: UOp) -> list[UOp]:
     """The memory that a kernel accesses: what it writes, then what it reads in order of first use."""
-    order = toposort(body)
-    stores = [u for u in order if u.op is Op.STORE]
-    return list(dict.fromkeys(_memory(u.src[0]) for u in (*stores, *(u for u in order if u.op is Op.LOAD))))
+    return list(dict.fromkeys([_memory(u.src[0]) for op in (Op.STORE, Op.LOAD) for u in nodes_of(body, op)]))
 
 
 def _own(m: UOp, slot: int, shape: UOp | None = None) -> UOp:
@@ -249,8 +247,7 @@ def _variable(arg: ParamArg, slot: int) -> ParamArg:
 
 def _name(body: UOp) -> str:
     """`r` for a kernel that reduces, else `e`; then the extents of its loops, in order of opening. Equal kernels have one name."""
-    order = toposort(body)
-    kind = "r" if any(u.op is Op.REDUCE for u in order) else "e"
-    ranges = sorted((u for u in order if u.op is Op.RANGE), key=lambda u: int(u.arg.axis_id))
+    kind = "r" if nodes_of(body, Op.REDUCE) else "e"
+    ranges = sorted(nodes_of(body, Op.RANGE), key=lambda u: int(u.arg.axis_id))
     dims = [str(r.src[0].arg.value) if r.src[0].op is Op.CONST else "n" for r in ranges]
     return "_".join((kind, *dims))

@@ -9,7 +9,6 @@ kernel by itself (`parts`). Last, a loop is left to the threads (`threads`).
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator
 
@@ -24,9 +23,9 @@ from uops.compiler.optimize.scan import scanned
 from uops.compiler.optimize.schedule import Schedule, begin, sink
 from uops.compiler.optimize.threads import threaded
 from uops.compiler.passes.bodies import each
-from uops.compiler.passes.callify import highest_unique
+from uops.compiler.passes.callify import uniques
 from uops.compiler.target import PLAIN, Machine, Target
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UOp
 
 #: (a kernel's initial schedule, the machine, numbers for LOCAL Buffers) -> its schedule.
 Choose = Callable[[Schedule, Machine, Iterator[int]], Schedule]
@@ -65,14 +64,13 @@ def optimize(root: UOp, machine: Machine = PLAIN, chosen: Choose = hand_written)
 
 def scheduled(body: UOp, machine: Machine = PLAIN, chosen: Choose = hand_written) -> UOp:
     """The scheduled form of one kernel."""
-    uniques = itertools.count(highest_unique(toposort(body)) + 1)
-    start = begin(body)
+    start, fresh = begin(body), uniques(body)
     if start is None:
         return body
-    scan = scanned(start, next(uniques), machine)
+    scan = scanned(start, fresh, machine)
     if scan is not None:
         note("scan", body, scan)
         return scan
     note("loops", body, start.effect)
-    done = scheduled_parts(start, lambda s: grouped(chosen(s, machine, uniques), machine, uniques))
+    done = scheduled_parts(start, lambda s: grouped(chosen(s, machine, fresh), machine, fresh))
     return sink(threaded(done, machine))

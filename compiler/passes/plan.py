@@ -18,7 +18,7 @@ from uops.compiler.passes.callify import highest_unique
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import SliceArg
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 #: Bytes; the alignment of every place, enough for any vector access.
@@ -46,7 +46,9 @@ class Life:
 def plan(root: UOp, external: Collection[UOp]) -> UOp:
     """`root` with its intermediates in arenas: one of bytes, and one of bools, which a view of bytes may not be (R46)."""
     lives = [life for life in lifetimes(root, external) if life.size]
-    unique = highest_unique(toposort(root))
+    if not lives:
+        return root
+    unique = highest_unique(a for c in root.src for a in c.src[1:])  # a kernel's own memory is of another scope (R130)
     put: dict[UOp, UOp] = {}
     for d in (dt.uint8, dt.bool_):
         mine = [life for life in lives if (life.buffer.dtype is dt.bool_) == (d is dt.bool_)]
@@ -54,8 +56,6 @@ def plan(root: UOp, external: Collection[UOp]) -> UOp:
             unique += 1
             arena = B.buffer(place(mine), d, mine[0].buffer.arg.device, unique=unique)
             put.update({life.buffer: _slice(arena, life) for life in mine})
-    if not put:
-        return root
     planned = root.replace(src=tuple(c.replace(src=(c.src[0], *(put.get(a, a) for a in c.src[1:]))) for c in root.src))
     note("memory plan", root, planned, put)
     return planned

@@ -130,6 +130,8 @@ class Rangeify:
         places = list(self.places[u])
         looped, first = self.choices.is_looped(value), places[0]
         once = len(places) == 1 and ((u, first) in self.once or first.exactly_once())
+        if once:
+            self.once.add((u, first))
         if not once and len(places) == 1 and value in self.choices.carriers:
             once = first.kernel.renest(first)
         if self.choices.realise(value, places, once):

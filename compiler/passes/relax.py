@@ -42,11 +42,11 @@ def relax(root: UOp) -> UOp:
 
 
 class _Relaxed(Rewriter):
-    """Rules on nodes of any shape: a constant that is repeated counts as a constant, and a node that lost its shape with a source
-    is repeated."""
+    """Rules on floats, and on what is said of them, of any shape: a constant that is repeated counts as a constant, and a node that
+    lost its shape with a source is repeated. Index expressions stay, as what is outside knows them (shapes of arguments)."""
 
     def applied(self, u: UOp) -> UOp | None:
-        if u.op not in ALU:
+        if u.op not in ALU or not (u.dtype.is_float or u.dtype is dt.bool_):
             return None
         plain = u.replace(src=tuple([_repeated(s) or s for s in u.src]))
         if plain is not u and plain.shape == u.shape:
@@ -113,13 +113,13 @@ class _Outside:
         elif v.op in _VIEWS or (v.op is Op.REDUCE and v.arg.op is Op.ADD):
             a = self._of(v.src[0])
             found = _Scaled(v.replace(src=(a.core, *v.src[1:])), a.constants, a.saved)
-        if found is not None and found.constants and found.core.shape == v.shape:
+        if found is not None and 0 < len(found.constants) <= _MOST and found.core.shape == v.shape:
             self.scaled[v] = found
 
     def _sum(self, v: UOp) -> UOp:
         """A sum of products: shared factors and divisors once, after it."""
         term = v.src[0]
-        factors, divisors = _product(term, _size(v.shape))
+        factors, divisors = _product(term)
         kept = [f for f in factors if not _is_shared(f, v)]
         outer = [f for f in factors if _is_shared(f, v)]
         under = [d for d in divisors if _is_shared(d, v)]
@@ -152,13 +152,11 @@ class _Outside:
         return made if made.shape == v.shape else v
 
 
-def _product(term: UOp, least: int) -> tuple[list[UOp], list[UOp]]:
-    """The factors of a term, and its divisors; of products with fewer elements than `least` themselves."""
+def _product(term: UOp) -> tuple[list[UOp], list[UOp]]:
+    """The factors of a term, and its divisors."""
     factors, divisors, pending = list[UOp](), list[UOp](), [term]
     while pending:
         u = pending.pop()
-        if u.op is Op.RESHAPE and _size(u.shape) >= least:
-            u = _spread(u)
         if len(factors) + len(pending) >= _MOST or u.op not in (Op.MUL, Op.DIV):
             factors.append(u)
         elif u.op is Op.MUL:
@@ -167,21 +165,6 @@ def _product(term: UOp, least: int) -> tuple[list[UOp], list[UOp]]:
             pending.append(u.src[0])
             divisors.append(u.src[1])
     return factors, divisors
-
-
-def _spread(u: UOp) -> UOp:
-    """A product or quotient under a Reshape that adds or drops axes of one element, of operands reshaped so; else the node."""
-    source = u.src[0]
-    before, after = ([a for a, n in enumerate(v.shape) if n != 1] for v in (source, u))
-    if source.op not in (Op.MUL, Op.DIV) or [source.shape[a] for a in before] != [u.shape[a] for a in after]:
-        return u
-
-    def reshaped(f: UOp) -> UOp:
-        dims = (1,) * (len(source.shape) - len(f.shape)) + f.shape
-        put = dict(zip(after, [dims[a] for a in before]))
-        return B.reshape(f, [put.get(a, 1) for a in range(len(u.shape))]) if f.shape else f
-
-    return UOp(source.op, tuple(map(reshaped, source.src)))
 
 
 def _row(u: UOp) -> UOp:

@@ -10,7 +10,6 @@ simplified.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -20,7 +19,7 @@ from uops.compiler.decompose.small import is_small
 from uops.compiler.log import note
 from uops.compiler.passes.accumulate import accumulate
 from uops.compiler.passes.bodies import each
-from uops.compiler.passes.callify import highest_unique
+from uops.compiler.passes.callify import uniques
 from uops.compiler.passes.threefry import threefry
 from uops.compiler.passes.vectors import devectorise, has_shape
 from uops.compiler.passes.widths import machine_widths
@@ -48,9 +47,8 @@ def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UO
 
 def selected(body: UOp, target: Target) -> tuple[UOp, ...]:
     """One body after each of STEPS."""
-    uniques = itertools.count(highest_unique(toposort(body)) + 1)
     shaped = has_shape(toposort(body))
-    accumulated = devectorise(body, machine_of(target), uniques) if shaped else accumulate(body, uniques)
+    accumulated = devectorise(body, machine_of(target), uniques(body)) if shaped else accumulate(body, uniques(body))
     sized = accumulated if shaped else machine_widths(accumulated)
     primitive = _primitive(sized, target.ops)
     simplified = (Scalars if shaped else Rewriter)(VALUES)(primitive)

@@ -390,6 +390,7 @@ def _is_splat(u: UOp) -> bool:
 
 
 _EFFECTS = frozenset({Op.SINK, Op.GROUP, Op.END, Op.BARRIER})
+_BASES = frozenset({Op.PARAM, Op.BUFFER})
 _VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
 _LEAVES = frozenset({Op.CONST, Op.PARAM, Op.BUFFER})
 _SCALARS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
@@ -405,7 +406,7 @@ def _references(order: Iterable[UOp]) -> set[UOp]:
         if op in _VIEWS:
             if u.src[0] in found or (op is Op.AFTER and u.src[0].dtype is dt.void):
                 found.add(u)
-        elif op is Op.BUFFER or (op is Op.PARAM and u.arg.name is None):
+        elif op in _BASES and (op is Op.BUFFER or u.arg.name is None):
             found.add(u)
     return found
 

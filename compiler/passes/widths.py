@@ -43,7 +43,7 @@ def index_width(order: Iterable[UOp], kernel: UOp) -> DType:
     chosen = dt.int32
     sizes: set[UOp] | None = None
     for u in order:
-        if u.op is Op.STACK or u.dtype is not _INDEX:
+        if u.dtype is not _INDEX or u.op is Op.STACK:
             continue
         lo, hi = u.min_max or (_INDEX.min, _INDEX.max)
         if _NARROW[0] <= lo and hi <= _NARROW[1]:

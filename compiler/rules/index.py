@@ -45,9 +45,11 @@ def cheaper(lhs: Pattern, rhs: Pattern, propose: Witness) -> Witness:
 def _canonical(form: Pattern) -> Witness:
     """The canonical form of a sum, or the one with products left in it, where that is cheaper."""
 
-    def propose(found: Binding) -> dict[str, UOp]:
+    def propose(found: Binding) -> dict[str, UOp] | None:
         total = instantiate(form, found)
-        return {"q": min(build(linear(total)), constants_out(total), key=cost)}
+        plain, left = build(linear(total)), constants_out(total)
+        best = plain if plain is left else min(plain, left, key=cost)
+        return {"q": best} if best is not total else None
 
     return propose
 

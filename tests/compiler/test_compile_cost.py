@@ -18,7 +18,7 @@ from uops.spec import node
 from uops.spec.node import UOp
 
 #: Bounds on a chain of 12 elementwise operations, a tenth above what was seen.
-NODES, CALLS = 180, 5300
+NODES, CALLS = 160, 4100
 
 
 class Rendered:

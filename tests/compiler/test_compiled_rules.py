@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from digits import digits
 
-from uops.compiler.compiled import Steps, steps
+from uops.compiler.compiled import Steps, _Writer, steps
 from uops.compiler.pattern import Pattern, TypeVar, cst, lift, literal, operation, var
 from uops.compiler.rewrite import Rewriter, Rule, cost
 from uops.compiler.rules import INDEXING, VALUES
@@ -121,6 +121,23 @@ def compiled(table: Steps, u: UOp) -> object:
     except Exception as e:
         return type(e)
     return None if found is None else found[1:]
+
+
+def test_what_follows_a_match_is_written_when_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    tail = _Writer.tail
+
+    def counted(self: _Writer, rule: Rule) -> object:
+        written.append(rule.name)
+        return tail(self, rule)
+
+    monkeypatch.setattr(_Writer, "tail", counted)
+    table = Steps(INDEXING)
+    x, zero = b.param(0, (), dt.int32), b.const(0, dt.int32)
+    assert table[Op.ADD](UOp(Op.ADD, (x, x))) is None and not written
+    for _ in range(2):
+        found = table[Op.ADD](UOp(Op.ADD, (x, zero)))
+        assert found is not None and found[1] is x and written == [found[0].name]
 
 
 @pytest.mark.parametrize("rule", INDEXING, ids=lambda r: r.name)

@@ -1,5 +1,6 @@
 """What a lowering remembers: shared inside, gone outside, never seen by another thread, and never changed by who reads it."""
 
+import random
 import threading
 
 from uops.compiler.log import recording
@@ -7,9 +8,10 @@ from uops.compiler.memory import Memory, memory, remembered, remembering
 from uops.compiler.pattern import var
 from uops.compiler.rewrite import Rewriter, Rule, cost
 from uops.compiler.rules import VALUES
+from uops.fuzz.generate import case
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.node import UOp, orders, toposort
+from uops.spec.node import UOp, nodes_of, orders, toposort
 from uops.spec.ops import Op
 
 X = b.param(0, (), dt.int32)
@@ -68,6 +70,22 @@ def test_an_order_is_the_readers_own() -> None:
         assert toposort(u, gate=lambda n: n is not u) == [u]
         assert toposort(u, X) == expected
     assert orders.kept is None
+
+
+def test_orders_and_nodes_by_op_are_those_without_memory() -> None:
+    for k in range(40):
+        u = case(0, k).graph
+        expected, below = toposort(u), {v: toposort(v) for v in toposort(u)}
+        ops = {v.op for v in expected}
+        by_op = {op: nodes_of(u, op) for op in Op}
+        assert all(by_op[op] == [v for v in expected if v.op is op] for op in ops) and not any(
+            by_op[op] for op in Op if op not in ops
+        )
+        with remembering(Memory()):
+            for v in random.Random(k).sample(expected, len(expected)):  # an order is made of those below that are kept
+                assert toposort(v) == below[v]
+            assert {op: nodes_of(u, op) for op in Op} == by_op
+            assert nodes_of(u, u.op) is nodes_of(u, u.op)
 
 
 def test_costs_are_those_without_memory() -> None:

@@ -71,6 +71,7 @@ PROGRAMS: dict[str, tuple[UOp, dict[Op, int]]] = {
     "a sum of thirds": (b.reduce(third(matrix(0, 4, 5)), Op.ADD, (1,)), {Op.DIV: 0, Op.MUL: 1}),
     "a product of scaled": (product(scaled(matrix(0, 4, 9), 0.5), scaled(matrix(1, 9, 3), 0.25)), {Op.MUL: 2}),
     "a product of soft": (product(softmax(matrix(0, 4, 9)), matrix(1, 9, 3)), {Op.MUL: 2, Op.DIV: 0}),
+    "a sum of shares": (b.reduce(b.alu(Op.DIV, matrix(0, 4, 5), matrix(1, 1, 5)), Op.ADD, (0,)), {Op.DIV: 1, Op.RECIP: 0}),
     "columns": (b.reduce(b.mul(matrix(0, 4, 5), matrix(1, 1, 5)), Op.ADD, (0,)), {Op.MUL: 1}),
 }
 # fmt: on
@@ -198,6 +199,22 @@ def test_a_symbolic_extent_is_kept() -> None:
     inputs = {**inputs_of(graph), "n": 4}
     got = runtime.compile(graph, get("c").target, FAST)(inputs).values[0]
     assert np.allclose(got, inputs["p0"][:4].sum() / 3, rtol=1e-5)
+
+
+def test_the_shape_of_an_argument_is_kept() -> None:
+    n = b.variable("n", 1, 9)
+    graph = third(b.param(0, (UOp(Op.MUL, (b.index(3), n)),), dt.float32))
+    called = stages(graph, get("c").target, FAST)["callify"]
+    assert called.src[1:] == callify(graph).src[1:]
+    got = runtime.compile(graph, get("c").target, FAST)({"p0": np.ones(6, np.float32), "n": 2}).values[0]
+    assert np.allclose(got, 1 / 3, rtol=1e-6)
+
+
+def test_a_tower_of_squares_is_no_tower_of_constants() -> None:
+    x = scaled(matrix(0, 4, 5), 1e-30)
+    for _ in range(40):
+        x = b.mul(x, x)
+    assert len(toposort(relaxed(b.reduce(x, Op.ADD, (1,))))) < 200
 
 
 # Who else has to know

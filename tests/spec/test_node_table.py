@@ -11,6 +11,7 @@ from uops.fuzz.generate import case
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec import node
+from uops.spec.errors import SpecError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
@@ -23,6 +24,18 @@ def test_equal_nodes_are_one_object_and_bits_tell_constants_apart() -> None:
     assert b.const(0.0) is not b.const(-0.0)
     assert b.const(float("nan")) is b.const(float("nan"))
     assert b.const(True) is not b.const(1)
+
+
+def test_dtype_and_shape_come_with_a_node_and_an_ill_formed_one_says_why() -> None:
+    u = UOp(Op.NEG, (X,), None, "of this test")
+    assert u._dtype is u.dtype is dt.float32 and u._shape is u.shape == (4,)
+    for bad in (UOp(Op.NEG), UOp(Op.CONST), UOp(Op.ADD, (X, b.param(1, (3,), dt.float32)))):
+        assert isinstance(bad, UOp)
+        with pytest.raises(SpecError):
+            _ = bad.dtype, bad.shape
+        with pytest.raises(AttributeError):
+            bad.dtype = dt.float32
+    assert UOp(Op.ADD, (X, b.param(1, (3,), dt.float32))).dtype is dt.float32
 
 
 def test_a_node_cannot_be_changed() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 from scheduled_programs import PROGRAMS, inputs
 
-from uops.compiler.optimize.schedule import Rejected, Schedule, apply, begin, reason_against, sink, typed
+from uops.compiler.optimize.schedule import Rejected, Schedule, apply, begin, padded_split, reason_against, sink, typed
 from uops.compiler.passes.callify import callify, outputs
 from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.target import Machine
@@ -67,6 +69,24 @@ def random_schedule(s: Schedule, rng: random.Random) -> Schedule:
             with pytest.raises(Rejected, match=r"R\d\d"):
                 apply(s, opt)
     return s
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_padto_and_split_in_one_substitution_are_the_two_in_turn(name: str) -> None:
+    for s in started(PROGRAMS[name]())[1]:
+        for k, multiple, factor, target in itertools.product(range(len(s.axes)), (4, 6), (2, 4), TYPES):
+            pad, opt = Padto(k, multiple), Split(k, factor, target, target is AxisType.THREAD)
+            n = s.axes[k].extent
+            if not isinstance(n, int) or n % multiple == 0 or reason_against(s, pad) is not None:
+                continue
+            padded = apply(s, pad)
+            reason = reason_against(padded, opt)
+            if reason is None:
+                one, two = padded_split(s, pad, opt), apply(padded, opt)
+                assert (one.effect, one.outputs, one.done, one.fixed) == (two.effect, two.outputs, two.done, two.fixed)
+            else:
+                with pytest.raises(Rejected, match=re.escape(reason)):
+                    padded_split(s, pad, opt)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
