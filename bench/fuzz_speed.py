@@ -107,9 +107,9 @@ def parts(backend: str, seed: int, cases: list[int]) -> dict[str, float]:
     from uops.fuzz.subject import Subject
 
     subject = Subject(backend)
-    target = subject.target
-    if target is None:
+    if subject.target is None:
         return {}
+    target = subject.target.own
     samples = [kinds.sample(seed, k) for k in cases]
     contexts = [Context(s, subject) for s in samples]
     found = {"generate": mean(lambda k: kinds.sample(seed, k), cases), "allowed sets": mean(lambda c: c.expected.strict, contexts)}

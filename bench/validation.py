@@ -1,6 +1,7 @@
 """What validating kernels takes, and what decides their obligations.
 
     python bench/validation.py [--backend NAME]... [--programs GLOB] [--jobs N] [--journal FILE] [--json FILE]
+    python bench/validation.py --certificates [--backend NAME]...
 
 For each backend: every distinct kernel of the conformance suite (tier full), of the workloads in their full sizes and of the
 examples, with the schedules that heuristics choose. A row has the programs, those that the target refuses, the kernels, the
@@ -9,7 +10,8 @@ greatest, of processor time, the solver's included; and the seconds of all. Kern
 after are: each counts once, with the longest that it took, as a process does not validate a kernel twice.
 
 A journal holds what was found per program, so that a run goes on where it was stopped; what a changed compiler makes of a program
-is another journal's. Status 1 where an obligation is refuted or not decided, or a program fails.
+is another journal's. With `--certificates`, of some workloads: how many claims their certificates have, seconds of processor time
+to make one and to check it, and its size. Status 1 where an obligation is refuted or not decided, or a program fails.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import io
 import json
 import multiprocessing
 import os
+import resource
 import runpy
 import sys
 import time
@@ -31,6 +34,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from workloads import WORKLOADS, build
 
 import uops.compiler.validate as validation
@@ -41,7 +45,8 @@ from uops.compiler import config
 from uops.compiler.target import Target
 from uops.compiler.tensor import use
 from uops.compiler.tensor.realize import capture
-from uops.compiler.validate.launch import Report, recorded, validate
+from uops.compiler.validate.certificate import Uncertified, certify, check, dump
+from uops.compiler.validate.launch import _PROCESS, Report, recorded, validate
 from uops.fuzz.journal import Journal
 from uops.spec.errors import CompileError, Unsupported
 from uops.spec.node import UOp
@@ -157,14 +162,46 @@ def table(rows: Sequence[Json]) -> str:
     """The rows as Markdown."""
     means = sorted({m for r in rows for m in r["decided"]} | {"not decided"})
     columns = ["backend", "programs", "refused", "kernels", *means, "p50 ms", "p95 ms", "max ms", "seconds"]
-    lines = [columns, ["---"] * len(columns)]
-    for r in rows:
-        lines.append([f"{r['decided'].get(c, 0):,}" if c in means else _spelled(r[c]) for c in columns])
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return _markdown(columns, [[f"{r['decided'].get(c, 0):,}" if c in means else _spelled(r[c]) for c in columns] for r in rows])
+
+
+def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    return "\n".join("| " + " | ".join(line) + " |" for line in (columns, ["---"] * len(columns), *rows))
 
 
 def _spelled(x: Any) -> str:
     return x if isinstance(x, str) else f"{x:,}" if isinstance(x, int) else f"{x:,.1f}"
+
+
+# Certificates
+
+#: Workloads that are certified; of the encoder, one layer.
+CERTIFIED = ("softmax", "layernorm", "gemm-512", "attention", "encoder")
+
+
+def certificates(backend: str) -> Iterator[list[str]]:
+    """The rows of the table of certificates."""
+    for name in CERTIFIED:
+        workload = WORKLOADS[name]
+        sizes = (1, *workload.full[1:]) if name == "encoder" else workload.full
+        graph = capture(workload.make(sizes, np.random.default_rng(0)).output).graph
+        start = _spent()
+        try:
+            made = certify(graph, _target(backend), config.Config(reuse=False))
+        except Uncertified as e:
+            yield [backend, name, "", "", f"none: {e}", "", ""]
+            continue
+        between = _spent()
+        wrong = check(made)
+        numbers = (len(made["steps"]), len(made["claims"]), between - start, _spent() - between, len(dump(made)) / 1024)
+        yield [backend, name if not wrong else f"{name}: {wrong[0]}", *map(_spelled, numbers)]
+
+
+def _spent() -> float:
+    """Seconds of processor time of this process and of its solvers."""
+    _PROCESS.worker.close()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def main() -> None:
@@ -174,7 +211,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--journal", type=Path, help="where what was found is written, and read again")
     parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--certificates", action="store_true", help="make and check certificates instead")
     asked = parser.parse_args()
+    if asked.certificates:
+        columns = ["backend", "workload", "kernels", "claims", "s to make", "s to check", "KiB"]
+        print(_markdown(columns, [row for b in asked.backend or BACKENDS for row in certificates(b)]))
+        return
     _EVERYTHING.update(programs())
     names = [n for n in _EVERYTHING if fnmatch.fnmatchcase(n, asked.programs)]
     backends = asked.backend or BACKENDS

@@ -106,7 +106,7 @@ def write(
 
 def check(made: Json) -> list[str]:
     """What is wrong with a certificate. Raises NoSolver without Z3."""
-    worker = Worker(seconds=60.0)
+    worker = Worker()
     try:
         return list(faults(made, worker))
     finally:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from uops.compiler.config import Config, default
 from uops.compiler.log import Log, recording
+from uops.compiler.passes.select import STEPS
 from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
 from uops.compiler.prove.solver import Worker, version
 from uops.compiler.target import Target
@@ -24,6 +25,8 @@ from uops.compiler.validate.values import moves_of, values
 from uops.spec.node import UOp
 from uops.spec.record import dataclass as record
 
+#: The passes, and steps of select, that change kernels one by one.
+PASSES = ("join", "optimize", "expand", *STEPS, "linearize")
 #: Kernels whose verdicts are kept per process.
 KEPT = 4096
 
@@ -72,7 +75,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.worker = Worker(seconds=20.0)
+        self.worker = Worker()
         self.known: OrderedDict[tuple[UOp, ...], tuple[Verdict, ...]] = OrderedDict()
         self.counts: Counter[str] = Counter()
 
@@ -110,20 +113,21 @@ def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> R
     version()
     before, after = passed["join"], passed["linearize"]
     moves = moves_of(log)
+    launches = {name: (steps if name in STEPS else passed)[name] for name in PASSES}
     found: dict[tuple[UOp, ...], Validated] = {}
     with _PROCESS.lock:
         for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
-            simplified = steps["decompose"].src[k].src[0], steps["simplify"].src[k].src[0]
-            key = old.src[0], new.src[0], *simplified
+            bodies = {name: launch.src[k].src[0] for name, launch in launches.items()}
+            key = tuple(bodies.values())
             if key in found:
                 continue
             start = _PROCESS.spent()
             verdicts = _PROCESS.known.get(key)
             if verdicts is None:
                 proofs = kernel(old.src[0], new.src[0], _PROCESS.worker)
-                verdicts = (*proofs, *values([simplified], (simplified[1], new.src[0]), moves))
+                verdicts = (*proofs, *values(bodies, moves))
                 _remember(key, verdicts)
-            found[key] = Validated(_name(old.src[0], k), key[0], key[1], verdicts, _PROCESS.spent() - start)
+            found[key] = Validated(_name(old.src[0], k), old.src[0], new.src[0], verdicts, _PROCESS.spent() - start)
         planned = tuple(decide(c, _PROCESS.worker) for c in plan(after, passed["plan"]))
         report = Report(tuple(found.values()), planned, log.assumed)
         _PROCESS.counts["kernels"] += len(found)

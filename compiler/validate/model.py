@@ -63,7 +63,8 @@ class Counterexample:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`counterexample` is there where the obligation is refuted; `by` is None where nothing decided it, `why` says why."""
+    """`counterexample` is there where the obligation is refuted; `by` is None where nothing decided it, `why` says why. By the
+    interpreter nothing is proved: `why` names the check that covers it."""
 
     kind: Kind
     place: str
@@ -76,6 +77,8 @@ class Verdict:
         return self.by is not None and self.counterexample is None
 
     def __str__(self) -> str:
+        if self.by is By.INTERPRETER and self.proved:
+            return f"{self.kind.value}: {self.place}: not proved, but covered by the interpreter: {self.why}"
         if self.proved:
             return f"{self.kind.value}: {self.place}: proved by {'' if self.by is None else self.by.value}"
         if self.counterexample is not None:

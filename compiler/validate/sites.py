@@ -27,7 +27,7 @@ _VIEWS = frozenset({Op.AFTER, Op.INDEX})
 class Site:
     """One access, for all iterations of its `loops` (outermost first) and for its `lane`. `at` is its place in the order of the
     body, `size` what the memory has of elements. The loops' bounds are in the unknowns, and in `within` where they depend on
-    others."""
+    others. `also` are counters more, of accesses side by side that are taken as one."""
 
     kind: str
     node: UOp
@@ -39,6 +39,7 @@ class Site:
     within: Cond
     at: int
     size: Lin
+    also: tuple[Var, ...] = ()
 
     @property
     def condition(self) -> Cond:
@@ -48,7 +49,7 @@ class Site:
     @property
     def counters(self) -> tuple[Var, ...]:
         """The unknowns that number its executions."""
-        own = tuple([counter(r) for r in self.loops])
+        own = (*[counter(r) for r in self.loops], *self.also)
         return own if self.lane is None else (*own, self.lane)
 
     @property
@@ -70,7 +71,7 @@ class Site:
         """The site where some unknowns have these values."""
         done: dict[int, object] = {}
         index, gate, within, size = (T.substituted(x, values, done) for x in (self.index, self.gate, self.within, self.size))
-        return Site(self.kind, self.node, self.memory, index, gate, self.loops, self.lane, within, self.at, size)
+        return Site(self.kind, self.node, self.memory, index, gate, self.loops, self.lane, within, self.at, size, self.also)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ def variable(u: UOp) -> Var:
     """The unknown of a named variable. A name like those of other unknowns gets one more character."""
     low, high = u.min_max or u.arg.bounds
     name = str(u.arg.name)
-    return Var(f"{name}_" if re.match(r"(r|v|lane)\d", name) else name, int(low), int(high))
+    return Var(f"{name}_" if re.match(r"(r|v|lane|tile)\d", name) else name, int(low), int(high))
 
 
 def lane_of(n: int) -> Var:

@@ -7,7 +7,8 @@ each instruction of its graph once, after what it needs. Spec: Lowering Pipeline
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 
 from uops.compiler.log import Log, Move
 from uops.compiler.prove.admission import is_proved
@@ -28,12 +29,17 @@ COVERED = {
 }
 
 
-def values(simplified: Sequence[tuple[UOp, UOp]], listed: tuple[UOp, UOp], moves: Mapping[UOp, Sequence[Move]]) -> list[Verdict]:
-    """The verdicts of one kernel: `simplified` are pairs of before and after of what rules alone did, `listed` the graph and its
-    instruction list."""
-    found = [Verdict(Kind.VALUE, name, By.INTERPRETER, why=check) for name, check in COVERED.items()]
-    found += [replayed(before, after, moves.get(after, ())) for before, after in simplified]
-    return [*found, arranged(*listed)]
+def values(bodies: Mapping[str, UOp], moves: Mapping[UOp, Sequence[Move]]) -> list[Verdict]:
+    """The verdicts of one kernel, of which `bodies` holds what each pass from join to linearize gave, in their order."""
+    found = [Verdict(Kind.VALUE, "join", By.INTERPRETER, why=COVERED["join"])]
+    for (_, before), (name, after) in itertools.pairwise(bodies.items()):
+        if before is after:
+            found.append(Verdict(Kind.VALUE, name, By.STRUCTURE))
+        elif name in COVERED:
+            found.append(Verdict(Kind.VALUE, name, By.INTERPRETER, why=COVERED[name]))
+        else:
+            found.append(_REPLAYED[name](before, after, moves))
+    return found
 
 
 def moves_of(log: Log) -> dict[UOp, list[Move]]:
@@ -45,11 +51,9 @@ def moves_of(log: Log) -> dict[UOp, list[Move]]:
     return found
 
 
-def replayed(before: UOp, after: UOp, moves: Sequence[Move]) -> Verdict:
+def replayed(before: UOp, after: UOp, moves: Mapping[UOp, Sequence[Move]]) -> Verdict:
     """That proved rules alone make `after` of `before`."""
-    if before is after:
-        return Verdict(Kind.VALUE, "simplify", By.STRUCTURE)
-    m = next((m for m in moves if m.before is before), None)
+    m = next((m for m in moves.get(after, ()) if m.before is before), None)
     if m is None:
         return Verdict(Kind.VALUE, "simplify", None, why="no Rewriter logged how it came about")
     why = replay(before, after, m.steps, {r.name: r for r in m.rules})
@@ -143,4 +147,9 @@ def _misplaced(graph: UOp, linear: UOp) -> str | None:
     return None if missing is None else f"a {missing.op.name} is not listed"
 
 
+#: Pass -> what shows that it keeps the values.
+_REPLAYED: dict[str, Callable[[UOp, UOp, Mapping[UOp, Sequence[Move]]], Verdict]] = {
+    "simplify": replayed,
+    "linearize": lambda graph, linear, moves: arranged(graph, linear),
+}
 _EFFECTS = frozenset({Op.STORE, Op.ATOMICADD, Op.RANGE, Op.END, Op.BARRIER, Op.LOAD})

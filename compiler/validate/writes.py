@@ -8,6 +8,7 @@ again. Spec: Store; R45, R52, R146.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -192,7 +193,7 @@ def in_order(before: Sequence[Site], after: Sequence[Site]) -> tuple[Sequence[Si
 
 def _inside(s: Site, n: int) -> Site:
     """A site in one iteration of its outermost n loops; their counters are as named variables."""
-    return Site(s.kind, s.node, s.memory, s.index, s.gate, s.loops[n:], s.lane, s.within, s.at, s.size)
+    return Site(s.kind, s.node, s.memory, s.index, s.gate, s.loops[n:], s.lane, s.within, s.at, s.size, s.also)
 
 
 def marks(sites: Sequence[Site], size: int, once_only: str | None) -> Numbers | Verdict | None:
@@ -302,9 +303,50 @@ def _found(c: Claim, worker: Worker) -> Verdict:
 def among(s: Site, others: Sequence[Site], kind: Kind, place: str) -> Claim:
     """Each element that `s` touches is touched by one of the others, at the iteration that `decoded` finds."""
     mine = copy(s, ".1")
-    goals = [g for o in others if (g := decoded(o, mine.index)) is not None]
+    goals = [g for o in merged(x for o in others for x in branches(o)) if (g := decoded(o, mine.index)) is not None]
     goal = goals[0] if len(goals) == 1 else Cond("or", tuple(goals)) if goals else T.FALSE
     return Claim(kind, place, mine.condition, goal)
+
+
+def branches(s: Site) -> Iterator[Site]:
+    """The sites that a site is whose index chooses between two: one for each, where it is chosen."""
+    for t, k in s.index.terms:
+        if isinstance(t, App) and t.op == "where":
+            c, *both = t.args
+            assert isinstance(c, Cond)
+            rest = T.add(s.index, T.of(t), -k)
+            for given, x in zip((c, T.negated(c)), both):
+                yield from branches(replace(s, index=T.add(rest, x, k), gate=T.both(s.gate, given)))  # type: ignore[arg-type]
+            return
+    yield s
+
+
+def merged(sites: Iterable[Site]) -> Iterator[Site]:
+    """The sites, of which those that differ by constants alone, as in a register tile, are one with more counters."""
+    alike: dict[object, list[Site]] = {}
+    for s in sites:
+        alike.setdefault((s.index.terms, s.condition, s.counters), []).append(s)
+    for same in alike.values():
+        first = min(same, key=lambda s: s.index.const)
+        steps = _grid(sorted({s.index.const - first.index.const for s in same}))
+        if steps is None or not steps:
+            yield from same
+            continue
+        also = tuple(Var(f"tile{k}", 0, n - 1) for k, (_, n) in enumerate(steps))
+        index = Lin(first.index.const, (*first.index.terms, *((v, step) for v, (step, _) in zip(also, steps))))
+        yield replace(first, index=index, also=also)
+
+
+def _grid(offsets: Sequence[int]) -> list[tuple[int, int]] | None:
+    """(step, count) of each digit, where numbers from 0 on are all sums of digits times steps; None else."""
+    if len(offsets) == 1:
+        return []
+    n = next((k for k, x in enumerate(offsets) if x != k * offsets[1]), len(offsets))
+    blocks = offsets[::n]
+    if [b + x for b in blocks for x in offsets[:n]] != list(offsets):
+        return None
+    rest = _grid(blocks)
+    return None if rest is None else [(offsets[1], n), *rest]
 
 
 def decoded(s: Site, element: Lin) -> Cond | None:

@@ -27,7 +27,7 @@ TEXTS = (("join",), ("decompose",), ("simplify",), ("linearize", "plan"))
 
 @pytest.fixture(scope="module")
 def worker():
-    found = Worker(seconds=20.0)
+    found = Worker()
     yield found
     found.close()
 

@@ -79,7 +79,7 @@ def after(**changed: object) -> UOp:
 
 @pytest.fixture(scope="module")
 def worker():
-    found = Worker(seconds=20.0)
+    found = Worker()
     yield found
     found.close()
 
@@ -215,7 +215,7 @@ SHARED = """
 %12 = sub %11, %4
 %13 = index %10, %12
 %14 = load %13
-%15 = index %0, %12
+%15 = index %0, {out}
 %16 = store %15, %14
 %17 = end %16, %3
 %18 = linear %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %12, %13, %14, %15, %16, %17
@@ -224,11 +224,114 @@ EIGHT = FIVE.replace("(5)", "(8)").replace("range 5", "range 8")
 
 
 def test_a_dropped_barrier_is_refuted_and_replays(worker):
-    right, wrong = (parse(SHARED.format(order=order)) for order in ("barrier %8", "group %8"))
+    right, wrong = (parse(SHARED.format(order=order, out="%12")) for order in ("barrier %8", "group %8"))
     assert not refuted(parse(EIGHT), right, worker)
     bad = refuted(parse(EIGHT), wrong, worker)
     assert {v.kind for v in bad} == {Kind.RACE}
     assert replay_kernel(parse(EIGHT), wrong).confirmed
+
+
+def test_a_barrier_orders_nothing_that_comes_after_it(worker):
+    bad = refuted(parse(EIGHT), parse(SHARED.format(order="barrier %8", out="%11")), worker)
+    assert any(v.kind is Kind.RACE and v.place.startswith("argument 0") for v in bad)
+
+
+# An index that memory holds
+
+SCATTER = """
+%0 = param (8), slot=0 : f32
+%1 = range 3, axis_id=0, type={outer}
+%2 = range 2, axis_id=1, type=loop
+%3 = param (3), slot=1 : i32
+%4 = index %3, {held}
+%5 = load %4
+%6 = cast %5 : index
+%7 = const 2 : index
+%8 = mul %6, %7
+%9 = add %8, {column}
+%10 = index %0, %9
+%11 = const 1.0 : f32
+%12 = const 0 : i32
+%13 = cmpge %5, %12
+%14 = const 4 : i32
+%15 = cmplt %5, %14
+%16 = and %13, %15
+%17 = store %10, %11, %16
+%18 = end %17, %2
+%19 = end %18, %1
+{root}
+"""
+LISTED = "%20 = linear %0, %1, %2, %3, %4, %5, %6, %8, %9, %10, %13, %15, %16, %17, %18, %19"
+
+
+def scatter(root: str = LISTED, outer: str = "loop", held: str = "%1", column: str = "%2") -> UOp:
+    return parse(SCATTER.format(root=root, outer=outer, held=held, column=column))
+
+
+@pytest.mark.parametrize(
+    ("changed", "kinds"),
+    [
+        ({}, set()),
+        ({"outer": "thread"}, {Kind.ONCE, Kind.RACE}),
+        ({"column": "%7"}, {Kind.BOUNDS}),
+        ({"column": "%1"}, {Kind.BOUNDS}),
+    ],
+)
+def test_a_store_whose_index_memory_holds_stays_in_its_loops_in_their_order(changed, kinds, worker):
+    found = kernel(scatter('%20 = sink %19, name="scatter"'), scatter(**changed), worker)
+    assert {v.kind for v in found if not v.proved} == kinds
+
+
+# A named variable
+
+SOME = """
+%0 = param (3), slot=0 : f32
+%1 = param (), slot=none, name="n", bounds=[1, 3] : index
+%2 = range %1, axis_id=0, type=loop
+%3 = index %0, %2
+%4 = const 1.0 : f32
+%5 = store %3, %4
+%6 = end %5, %2
+%7 = sink %6, name="some"
+"""
+SOME_LISTED = """
+%0 = param (3), slot=0 : f32
+%1 = param (), slot=none, name="n", bounds=[1, 3] : index
+%2 = range 3, axis_id=0, type=loop
+%3 = index %0, %2
+%4 = const 1.0 : f32
+%5 = cmplt %2, %1
+%6 = add %2, %1
+%7 = const {never} : index
+%8 = cmpne %6, %7
+%9 = and %5, %8
+%10 = store %3, %4, %9
+%11 = end %10, %2
+%12 = linear %0, %1, %2, %3, %5, %6, %8, %9, %10, %11
+"""
+
+
+def test_what_is_written_for_another_value_of_a_variable_does_not_count(worker):
+    """All three elements are written for n = 3; for n = 2 it has to be two, of which the gate of the second one keeps one out."""
+    assert not refuted(parse(SOME), parse(SOME_LISTED.format(never=9)), worker)
+    (bad,) = refuted(parse(SOME), parse(SOME_LISTED.format(never=3)), worker)
+    assert bad.kind is Kind.COVER and str(bad).endswith("element 1 is not written, where n = 2")
+
+
+def test_a_variable_is_told_from_a_loop_that_has_its_name(worker):
+    before = ONES.replace("240", "4")
+    after = """
+%0 = param (4), slot=0 : f32
+%1 = range 4, axis_id=0, type=loop
+%2 = param (), slot=none, name="r0", bounds=[0, 3] : index
+%3 = index %0, {at}
+%4 = const 1.0 : f32
+%5 = store %3, %4
+%6 = end %5, %1
+%7 = linear %0, %1, %2, %3, %5, %6
+"""
+    assert not refuted(parse(before), parse(after.format(at="%1")), worker)
+    assert {v.kind for v in refuted(parse(before), parse(after.format(at="%2")), worker)} == {Kind.ONCE}
 
 
 # A plan
@@ -266,3 +369,24 @@ def test_an_overlapping_plan_is_refuted_and_replays(worker):
     bad = [v for c in plan(before, wrong) if not (v := decide(c, worker)).proved]
     assert [v.kind for v in bad] == [Kind.PLAN] and "at the same time" in bad[0].place
     assert replay_launch(before, wrong).confirmed and not replay_launch(before, right).confirmed
+
+
+def test_what_a_call_reads_and_what_it_writes_share_no_bytes(worker):
+    chain = LAUNCH.replace("%18 = call %8, {b}, %10", "%18 = call %8, {b}, {a}").replace("%13, {a}, written", "%13, {b}, written")
+    before = parse(chain.format(places='%15 = buffer size=8, device="CPU", addrspace=global, unique=6 : f32', a="%11", b="%15"))
+    right, wrong = (parse(chain.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (32, 0))
+    assert all(decide(c, worker).proved for c in plan(before, right))
+    bad = [v for c in plan(before, wrong) if not (v := decide(c, worker)).proved]
+    assert [v.kind for v in bad] == [Kind.PLAN] and "at the same time" in bad[0].place
+
+
+def test_a_place_beyond_the_arena_and_an_argument_passed_twice_are_refuted(worker):
+    before = parse(LAUNCH.format(places='%15 = buffer size=8, device="CPU", addrspace=global, unique=6 : f32', a="%11", b="%15"))
+    beyond = parse(LAUNCH.format(places=PLACES.format(offset=112), a="%15", b="%16"))
+    assert _open(before, beyond, worker) == {"buffer 6 is inside of its arena"}
+    twice = parse(LAUNCH.replace("%13, {a}, written", "%13, %13, written").format(places="%15 = const 0", a="%11", b="%12"))
+    assert _open(twice, twice, worker) == {"call 2 writes argument 0 and has it once"}
+
+
+def _open(before: UOp, after: UOp, worker: Worker) -> set[str]:
+    return {v.place for v in (decide(c, worker) for c in plan(before, after)) if not v.proved}

@@ -12,10 +12,12 @@ from uops.compiler import Config, compile, lower
 from uops.compiler.log import Log
 from uops.compiler.prove.solver import NoSolver, Worker
 from uops.compiler.rewrite import Step
-from uops.compiler.validate import Invalid, Kind, launch, taken
+from uops.compiler.rules import VALUES
+from uops.compiler.validate import By, Invalid, Kind, launch, taken, validate
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import by_points, by_solver, by_sums
 from uops.compiler.validate.kernel import kernel
+from uops.compiler.validate.launch import recorded
 from uops.compiler.validate.model import Claim
 from uops.compiler.validate.terms import App, Cond, Lin, Var
 from uops.compiler.validate.values import COVERED, arranged, replay
@@ -106,6 +108,14 @@ def test_every_pass_that_replays_nothing_names_its_check():
     assert {"optimize", "expand"} <= set(COVERED) and set(COVERED) - {"accumulate", "widths", "decompose", "join"} <= set(KEEPS)
 
 
+def test_a_pass_that_changes_nothing_is_proved_and_one_that_does_says_what_covers_it():
+    (found,) = validate(*recorded(product(), get("c").target, CHECKED)).kernels
+    passes = {v.place: v for v in found.verdicts if v.kind is Kind.VALUE}
+    assert list(passes) == list(launch.PASSES)
+    assert passes["decompose"].by is By.STRUCTURE and passes["accumulate"].by is By.INTERPRETER
+    assert str(passes["accumulate"]).endswith(f"not proved, but covered by the interpreter: {COVERED['accumulate']}")
+
+
 # Values
 
 
@@ -114,6 +124,16 @@ def test_a_step_that_no_proved_rule_makes_is_refused():
     before = b.add(x, 0)
     assert replay(before, x, [Step("made-up", before, x, {})], {}) == "rule made-up is not proved"
     assert replay(before, x, [], {}) == "the steps of the log give something else"
+
+
+def test_a_step_that_is_no_instance_of_its_rule_is_refused():
+    x, y = (b.param(k, (), dt.int32) for k in range(2))
+    before = b.add(x, 0)
+    rule = next(r for r in VALUES if (made := r.apply(before)) is not None and made[0] is x)
+    rules = {rule.name: rule}
+    assert replay(before, x, [Step(rule.name, before, x, {})], rules) is None
+    assert replay(before, y, [Step(rule.name, before, y, {})], rules) == f"a step is no instance of rule {rule.name}"
+    assert replay(y, x, [Step(rule.name, y, x, {})], rules) == f"a step is no instance of rule {rule.name}"
 
 
 def test_a_list_that_leaves_out_or_misplaces_an_instruction_is_refused():
@@ -142,7 +162,7 @@ CLAIMS = {
 def test_sums_points_and_the_solver_agree(name):
     given, goal, true = CLAIMS[name]
     claim = Claim(Kind.BOUNDS, name, given, goal)
-    worker = Worker(seconds=20.0)
+    worker = Worker()
     try:
         points, solved = by_points(claim), by_solver(claim, worker)
     finally:
@@ -154,7 +174,7 @@ def test_sums_points_and_the_solver_agree(name):
 
 def test_what_the_solver_does_not_decide_is_no_proof(monkeypatch):
     claim = Claim(Kind.BOUNDS, "", T.TRUE, T.at_least(Lin(-1, ((App("held-i32-1", (T.of(X),)), 1),))))
-    worker = Worker(seconds=20.0)
+    worker = Worker()
     try:
         found = by_solver(claim, worker)
     finally:

@@ -1,0 +1,112 @@
+"""What the reader takes ops to mean is what the interpreter computes; what memory holds is known only where it stays."""
+
+import numpy as np
+import pytest
+
+from uops.compiler.validate import terms as T
+from uops.compiler.validate.reader import _RULES, _Reader, read
+from uops.compiler.validate.terms import App, Lin, Var
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.axes import AxisType
+from uops.spec.node import UOp
+from uops.spec.ops import Op
+from uops.spec.text import parse
+
+NUMBERS = np.arange(-4, 5)
+UNARY = (Op.NEG, Op.TRUNC)
+BINARY = (
+    Op.ADD, Op.SUB, Op.MUL, Op.MAX, Op.IDIV, Op.MOD, Op.AND, Op.OR, Op.XOR, Op.CMPLT, Op.CMPGT, Op.CMPGE, Op.CMPLE, Op.CMPEQ,
+    Op.CMPNE,
+)  # fmt: skip
+LOGIC = (Op.AND, Op.OR, Op.XOR)
+
+
+def expressions():
+    """Name -> a function of two numbers."""
+    for op in UNARY:
+        yield op.name, lambda x, y, op=op: UOp(op, (x,))
+    for op in BINARY:
+        yield op.name, lambda x, y, op=op: UOp(op, (x, y))
+    for op in LOGIC:
+        yield f"{op.name} of truths", lambda x, y, op=op: UOp(op, (b.lt(x, 1), b.lt(y, 2)))
+    for op in (Op.SHL, Op.SHR):
+        yield op.name, lambda x, y, op=op: UOp(op, (x, b.const(3, x.dtype)))
+    yield "MULACC", lambda x, y: UOp(Op.MULACC, (x, y, x))
+    yield "WHERE", lambda x, y: b.where(b.lt(x, y), x, y)
+    yield "WHERE of truths", lambda x, y: b.where(b.lt(x, y), b.lt(x, 2), b.lt(y, -1))
+    yield "NOT", lambda x, y: UOp(Op.NOT, (b.lt(x, y),))
+    yield "CAST", lambda x, y: b.cast(b.mul(x, b.mul(y, 20)), dt.int8)
+    yield "CAST to unsigned", lambda x, y: b.cast(x, dt.uint8)
+    yield "CAST to a truth", lambda x, y: b.cast(x, dt.bool_)
+    yield "CAST of a truth", lambda x, y: b.cast(b.lt(x, y), dt.int32)
+
+
+EXPRESSIONS = dict(expressions())
+
+
+def test_every_op_that_is_read_is_tried():
+    assert {name.split()[0] for name in EXPRESSIONS} == {op.name for op in _RULES}
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+@pytest.mark.parametrize("dtype", [dt.int32, dt.int8, dt.index], ids=str)
+def test_an_op_is_read_as_the_interpreter_computes_it(name, dtype):
+    f = EXPRESSIONS[name]
+    loops = [b.range_(len(NUMBERS), k, AxisType.LOOP) for k in range(2)]
+    own = f(*(b.add(b.cast(r, dtype), -4) for r in loops))
+    found = _Reader(UOp(Op.LINEAR, ())).value(own)
+    at = {v: np.arange(9).reshape((-1, 1) if v.name == "r0" else (1, -1)) for v in T.unknowns(found)}
+    kept = dt.int64 if dtype is dt.index else dtype
+    grid = np.meshgrid(NUMBERS, NUMBERS, indexing="ij")
+    graph = f(*(b.cast(b.param(k, (9, 9), kept), dtype) for k in range(2)))
+    inputs = {f"p{k}": x.astype(f"int{kept.bits}") for k, x in enumerate(grid)}
+    want = run(graph if graph.dtype is not dt.index else b.cast(graph, dt.int64), inputs).values[0]
+    assert np.array_equal(np.broadcast_to(T.values(found, at), (9, 9)), want)
+
+
+HELD = """
+%0 = param (4), slot=0 : i32
+%1 = param (4), slot=1 : i32
+%2 = range 4, axis_id=0, type=loop
+%3 = index {memory}, %2
+%4 = load %3
+%5 = cast %4 : index
+%6 = index %0, %5
+%7 = const 1 : i32
+%8 = store %6, %7
+%9 = end %8, %2
+%10 = sink %9, name="held"
+"""
+
+
+@pytest.mark.parametrize(("memory", "known"), [("%1", True), ("%0", False)])
+def test_what_memory_holds_is_a_function_of_the_element_where_the_kernel_does_not_write_it(memory, known):
+    (store,) = (s for s in read(parse(HELD.format(memory=memory))).sites if s.writes)
+    assert isinstance(store.index, Lin) and T.has_free(store.index) is known
+    assert any(v.loaded for v in T.unknowns(store.index)) is not known
+
+
+# Intervals
+
+OPS = ("idiv", "mod", "mul", "max", "and", "or", "xor", "where", "wrap-i8", "wrap-u8")
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_an_interval_holds_every_value(op):
+    ends = [-130, -9, -4, -1, 0, 1, 3, 8, 130]
+    intervals = [(low, high) for low in ends for high in ends if low <= high]
+    for one in intervals if not op.startswith("wrap") else [*intervals, (-300, 300)]:
+        for other in intervals if not op.startswith("wrap") else [(0, 0)]:
+            x, y = Var("x", *one), Var("y", *other)
+            args = (T.of(x),) if op.startswith("wrap") else (T.of(x), T.of(y))
+            args = (T.at_least(T.of(x)), *args) if op == "where" else args
+            at = {v: np.unique(np.linspace(v.low, v.high, 9).astype(np.int64)).reshape(s) for v, s in ((x, (-1, 1)), (y, (1, -1)))}
+            found = T.values(T.of(App(op, args)), at)
+            low, high = T.bounds(T.of(App(op, args)))
+            assert low <= found.min() and found.max() <= high, (op, one, other)
+
+
+def test_an_interval_holds_every_entry_of_a_table():
+    assert T.bounds(T.of(App("table", (T.of(Var("lane4", 0, 3)), Lin(3), Lin(-5), Lin(7), Lin(0))))) == (-5, 7)
