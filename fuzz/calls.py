@@ -91,7 +91,8 @@ def _beside(graph: UOp, inputs: Mapping[str, Any], target: Target) -> Fault | No
         target = copy.copy(target)
         vars(target)["store"] = ObjectCache(Path(folder))
         for value in (1, 2):
-            found = compile(b.tuple_(graph, b.const(value)), target, Config())(inputs).values[1]
+            program = compile(b.tuple_(graph, b.const(value)), target, Config(entry="ctypes"))  # a native entry is kept per store
+            found = program(inputs).values[1]
             if found != value:
                 return Fault("cached", f"beside the value, {found} is given for {value}")
     return None

@@ -2,7 +2,7 @@
 
 A kernel is a chain of phases. Each computes one element per iteration of its loops: from inputs, or from what other lanes left in
 LOCAL memory in the phase before, on the other side of a Barrier. The last one stores to GLOBAL memory, each element once; beside
-the loops something may be counted up. All
+it something may be counted up, in some of the loops. All
 arithmetic is exact - integers, or floats of small integers - so that there is one result. Kernels that follow each other use what
 earlier ones wrote.
 """
@@ -105,21 +105,22 @@ def _call(draw: Draw, d: DType, memories: list[UOp], name: str, unique: int, inp
     target = k.param(out)
     value = _phases(k, [k.param(m) for m in memories if draw.chance(70)] or [k.param(memories[0])])
     done = b.store(b.at(target, _flat(around)), value)
-    for r in sorted(around, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True):
+    inner = sorted(around, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True)
+    depth = draw.integer(1, len(inner)) if not k.lanes and draw.chance(60) else None  # lanes that meet run the whole kernel (R60)
+    for n, r in enumerate(inner):
+        if n == depth:
+            done = b.group(_counted(k, unique + 100, inner[n:]), done)
         done = b.end(done, r)
-    effects, written = [done], [0]
-    if not k.lanes and draw.chance(60):  # lanes that meet run the whole kernel (R60)
-        effects.append(_beside(k, unique + 100))
-        written.append(len(k.params) - 1)
-    sink = UOp(Op.SINK, tuple(effects), SinkArg(name))
-    return UOp(Op.CALL, (sink, *k.arguments), CallArg(written=tuple(written))), out
+    effects = (done, _counted(k, unique + 100, [])) if depth == len(inner) else (done,)
+    written = (0,) if depth is None else (0, len(k.params) - 1)
+    return UOp(Op.CALL, (UOp(Op.SINK, effects, SinkArg(name)), *k.arguments), CallArg(written=written)), out
 
 
-def _beside(k: _Kernel, unique: int) -> UOp:
-    """A Store outside of all loops, of what is there and one more."""
-    memory = b.buffer(3, k.dtype, unique=unique)
-    k.inputs[f"b{unique}"] = array(k.draw, k.dtype, (3,), "small")
-    place = b.at(k.param(memory), k.draw.integer(0, 2))
+def _counted(k: _Kernel, unique: int, ranges: list[UOp]) -> UOp:
+    """A Store, in some of the loops, of what is there and one more."""
+    memory = b.buffer(math.prod(_extent(r) for r in ranges), k.dtype, unique=unique)
+    k.inputs[f"b{unique}"] = array(k.draw, k.dtype, tuple(memory.shape), "small")
+    place = b.at(k.param(memory), _flat(ranges))
     return b.store(place, b.add(b.load(place), 1))
 
 

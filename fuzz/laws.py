@@ -15,7 +15,7 @@ from uops.compiler.pattern import Pattern, TypeVar, instantiate, variables
 from uops.compiler.rewrite import Rule
 from uops.compiler.rules import INDEXING, VALUES
 from uops.fuzz.generate import Case, Maker
-from uops.fuzz.positions import filled, index_value
+from uops.fuzz.positions import filled, index_value, with_rest
 from uops.fuzz.producers import PRODUCERS
 from uops.fuzz.values import Draw, edge_bits, number
 from uops.spec import build as b
@@ -54,10 +54,15 @@ def _left_side(m: Maker, rule: Rule, shape: tuple[int, ...]) -> UOp:
 
 def _leaf(m: Maker, p: Pattern, d: DType, shape: tuple[int, ...]) -> UOp:
     if not p.constant and m.draw.chance(85):
-        return index_value(m, shape) if d is dt.index else m.param(d, shape)
+        return _index(m, shape) if d is dt.index else m.param(d, shape)
     if d is dt.index or m.draw.chance(60):
         return b.const(m.draw.choice(_CONSTANTS), d)
     return b.const(number(m.draw.choice(edge_bits(d)), d), d)
+
+
+def _index(m: Maker, shape: tuple[int, ...]) -> UOp:
+    found = index_value(m, shape)
+    return found if m.draw.chance(50) else with_rest(m, shape, found, m.draw.choice((2, 3, 4, 6, 8)))
 
 
 @functools.cache
@@ -85,10 +90,19 @@ def _type_variables(p: Pattern) -> list[TypeVar]:
 
 def _is_typed(lhs: Pattern, types: Types) -> bool:
     known = variables(lhs)
-    leaves = {n: b.cast(b.param(k, (), dt.int8), d) if n in known else d for k, (n, d) in enumerate(types)}
+    leaves = {n: _typed_leaf(k, d) if n in known else d for k, (n, d) in enumerate(types)}
     u = instantiate(lhs, leaves, next((d for _, d in types), dt.int32))
     try:
         verify(u, Dialect.TENSOR)
     except UopsError:
         return False
-    return not any(x.op in _BITWISE and x.dtype is dt.index for x in toposort(u))
+    return all(x.op not in _BITWISE and _is_narrow(x) for x in toposort(u) if x.dtype is dt.index and x.op is not Op.STACK)
+
+
+def _typed_leaf(slot: int, d: DType) -> UOp:
+    return b.cast(b.param(slot, (), dt.int16), d) if d is dt.index else b.param(slot, (), d)
+
+
+def _is_narrow(u: UOp) -> bool:
+    bounds = u.min_max
+    return bounds is None or (dt.int64.min <= bounds[0] and bounds[1] <= dt.int64.max)

@@ -143,9 +143,14 @@ def _divided(m: Maker, shape: Shape, e: UOp) -> UOp:
 def _of_a_factor(m: Maker, shape: Shape, e: UOp) -> UOp:
     """(q g + r) by g, or by a multiple of g: a law where 0 <= r < g."""
     g, k = m.draw.choice(_FACTORS), m.draw.choice((1, *_FACTORS))
+    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (with_rest(m, shape, e, g), b.index(g * k)))
+
+
+def with_rest(m: Maker, shape: Shape, e: UOp, g: int) -> UOp:
+    """A multiple of g and something less than that, or not much more, or negative."""
     r = index_value(m, shape)
     r = b.mod(r, g) if m.draw.chance(60) else b.add(b.mod(r, m.draw.choice(_FACTORS)), m.draw.integer(-2, 2))
-    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (b.add(b.mul(e, g), r), b.index(g * k)))
+    return b.add(b.mul(e, g), r)
 
 
 def _joined(m: Maker, shape: Shape, e: UOp) -> UOp:

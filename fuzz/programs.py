@@ -105,7 +105,7 @@ class _Program:
     def root(self) -> UOp:
         finals = [b.reshape(x.now, (x.size,)) for x in self.memories]
         kept = [v for v in self.values if self.draw.chance(40)]
-        found = [*kept[-2:], *finals]
+        found = [*kept[-2:], *finals] if self.draw.chance(40) else [*finals, *kept[-2:]]  # values of before, wanted late
         return found[0] if len(found) == 1 else b.tuple_(*found)
 
 

@@ -44,10 +44,10 @@ BLIND = (
     Edit("compiler/prove/admission.py", "return _proved().get(rule.name) == digest(rule)", "return True"),
     Edit("compiler/pipeline.py", "    if not state.config.verify:\n", "    if True:\n"),
 )
-#: Questions asked to reduce a finding, and processor seconds given to triage and that.
-MOST, REDUCING = 100, 30.0
 #: Hunts are measured in processor time, so that a start may take long.
 PATIENT = replace(LIMITS, start=600.0)
+#: Processor seconds for triage - a program that does not end is asked about twice - and questions and seconds to reduce a finding.
+CONFIRMING, MOST, REDUCING = 2.5 * PATIENT.timeout, 100, 30.0
 #: Tests that compare with golden files, where there is a checkout.
 _GOLDENS = ("tests/compiler/test_stage_goldens.py", "tests/backends/test_llvm_render.py", "tests/backends/test_opencl_launch.py")
 _LOOK = 0.5
@@ -170,6 +170,7 @@ class _Trial:
         self.spent = 0.0
         self.cases = 0
         self._seen: float | None = None  # when a batch with a finding was done
+        self._confirmed = 0.0  # when it was triaged
 
     def run(self, seconds: float, stopped: Callable[[], bool]) -> Kill | None:
         self.directory.mkdir()
@@ -183,12 +184,20 @@ class _Trial:
                 if stopped():
                     raise Stopped
                 lines = self._lines()
-                over = seconds if self._seen is None else self._seen + REDUCING
-                if "reduced" in lines or self.spent > over:
+                if "reduced" in lines or self.spent > self._limit(lines, seconds):
                     break
         finally:
             _end(process)
         return self._kill(self._lines()) or self._broken(process)
+
+    def _limit(self, lines: Mapping[str, list[Json]], seconds: float) -> float:
+        """When to stop: with nothing found, with nothing confirmed, with what is not yet small."""
+        if self._seen is None:
+            return seconds
+        if "triaged" not in lines:
+            self._confirmed = self.spent
+            return self._seen + CONFIRMING
+        return self._confirmed + REDUCING
 
     def _lines(self) -> dict[str, list[Json]]:
         """What the journal says by now."""
