@@ -70,7 +70,8 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds per case, seconds to start, bytes of address space (0: no limit)."""
+    """Seconds per case, seconds to start, bytes of address space (0: no limit). A process that others keep from running gets its
+    seconds of processor time all the same."""
 
     timeout: float = 10.0
     start: float = 60.0
@@ -216,9 +217,13 @@ class Process:
 
     def receive(self, seconds: float) -> Frame | None:
         """The next answer, or None if the process ended or `seconds` passed."""
-        deadline = time.monotonic() + seconds
+        deadline, used = time.monotonic() + seconds, _used(self._popen.pid)[0]
         while (found := split_frame(self._buffer)) is None:
             if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+                now, kept = _used(self._popen.pid)
+                if kept and now - used < seconds:
+                    deadline = time.monotonic() + 1.0
+                    continue
                 self._hung = True
                 return None
             data = self._answers.read(_CHUNK)
@@ -270,6 +275,22 @@ def _pipe() -> tuple[int, int]:
     with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, _CHUNK)
     return ends
+
+
+def _used(pid: int) -> tuple[float, bool]:
+    """Seconds of processor time of a process, and whether a thread of it would run if it could, or is stopped; (0.0, False) where
+    the system does not tell."""
+    try:
+        told = _stat(f"/proc/{pid}/stat")
+        states = {_stat(f"{task.path}/stat")[0] for task in os.scandir(f"/proc/{pid}/task")}
+    except OSError:
+        return 0.0, False
+    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK"), not states.isdisjoint("RT")
+
+
+def _stat(path: str) -> list[str]:
+    """The fields after the name, which may have any character."""
+    return Path(path).read_text().rpartition(")")[2].split()
 
 
 def _environment() -> dict[str, str]:

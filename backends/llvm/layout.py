@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
     @property
     def is_contiguous(self) -> bool:
-        return self.steps == tuple(range(len(self.steps)))
+        return self.steps == tuple(range(self.steps[0], self.steps[0] + len(self.steps)))
 
 
 def span(index: UOp) -> Span | None:

@@ -229,9 +229,9 @@ class _Kernel:
             at64 = [self._extended(x, at.dtype) for x in lanes]
             return _Vector(None, [self.b.emit(f"getelementptr {t}, ptr {base}, i64 {x}") for x in at64])
         first = base if found.base is None else self.b.emit(f"getelementptr {t}, ptr {base}, i64 {self._wide(found.base)}")
-        if found.is_contiguous:
-            return _Vector(first, [])
-        return _Vector(None, [self.b.emit(f"getelementptr {t}, ptr {first}, i64 {k}") for k in found.steps])
+        touched = found.steps[:1] if found.is_contiguous else found.steps
+        places = [self.b.emit(f"getelementptr {t}, ptr {first}, i64 {k}") if k else first for k in touched]
+        return _Vector(places[0], []) if found.is_contiguous else _Vector(None, places)
 
     def _wide(self, u: UOp) -> str:
         """An integer value as i64."""

@@ -176,6 +176,22 @@ def test_a_masked_access_touches_no_lane_outside_of_its_mask_R52(kernels, tier, 
     assert np.array_equal(out, memory)
 
 
+def test_elements_side_by_side_are_one_access_wherever_they_begin(kernels, tier) -> None:
+    """Both buffers are touched up to their ends, and not beyond."""
+    w = 4
+    for masked in (False, True):
+        held = [Guarded(4 * n) for n in (w + 1, w + 3)]
+        out, memory = (g.data.view(np.int32) for g in held)
+        memory[:], out[:] = np.arange(w + 3) * 10, -1
+        to, source = (UOp(Op.INDEX, (B.param(k, (w + 3,), dt.int32), lanes(*range(n, n + w)))) for k, n in ((0, 1), (1, 3)))
+        mask = [B.load(at(B.param(2, (w,), dt.bool_), 0, w))] if masked else []
+        alt = [UOp(Op.STACK, (B.const(7, dt.int32),) * w)] if masked else []
+        kernel = linear(B.store(to, B.load(source, *alt, *mask), *mask))
+        assert "insertelement" not in render(kernel)
+        kernels.execute(kernel, [out, memory, np.array([True] * (w - 1) + [not masked])], tier=tier)
+        assert out.tolist() == [-1, 30, 40, 50, -1 if masked else 60]
+
+
 def test_a_masked_gather_and_scatter(kernels, tier) -> None:
     w = 8
     mask = np.array([1, 0, 1, 1, 0, 0, 1, 1], bool)
@@ -288,7 +304,8 @@ def test_the_forms_of_index_vectors() -> None:
     assert span(lanes(5, 6)) == Span(None, (5, 6))
     assert span(UOp(Op.ADD, (spread, spread))) is None
     assert span(UOp(Op.MUL, (spread, lanes(0, 1, 2, 3)))) is None
-    assert Span(b, (0, 1)).is_contiguous and not Span(b, (1, 0)).is_contiguous
+    assert all(Span(b, steps).is_contiguous for steps in ((0, 1), (3, 4, 5, 6), (-1, 0)))
+    assert not any(Span(b, steps).is_contiguous for steps in ((1, 0), (0, 2), (3, 3)))
 
 
 def test_addresses_that_cannot_wrap_are_computed_in_64_bits() -> None:

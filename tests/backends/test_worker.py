@@ -1,9 +1,11 @@
 """Worker processes: every way a case can end is an outcome, and the rest of the batch goes on."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -135,6 +137,17 @@ def test_every_end_is_an_outcome_and_the_next_case_runs(
         assert good.status == "ok"
         assert good.result.values[0].tolist() == [0.0, 2.0, 4.0]
         assert good.result.buffers["b7"].tolist() == X.tolist()
+
+
+def test_a_process_that_is_kept_from_running_does_not_hang(path: list[str]) -> None:
+    """The limit is one of processor time, unless the process sleeps."""
+    with Worker("fake_backends:Fake", limits=Limits(timeout=0.5), path=path) as w:
+        assert w.run(case()).status == "ok"
+        pid = w._ready()._popen.pid
+        os.kill(pid, signal.SIGSTOP)
+        threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)).start()
+        assert w.run(case()).status == "ok" and w.restarts == 0
+        assert [w.run(case(do)).status for do in ("do_hang", "do_spin")] == ["timeout", "timeout"]
 
 
 def test_a_crash_that_an_earlier_case_prepared_says_so(worker: Worker) -> None:

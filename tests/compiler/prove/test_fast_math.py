@@ -245,9 +245,9 @@ def test_there_are_enough_mutants() -> None:
 def test_every_mutant_is_refuted_or_is_true(rule: str, worker: Worker) -> None:
     for m in MUTANTS[rule]:
         v = verdict(m.rule, worker)
-        if v is None:
+        if v is None or v.obligation.wrong is not None:
             continue  # ill-typed
-        if v.status is Status.REFUTED and v.values:
+        if v.status is Status.REFUTED:
             seen = replay(Counterexample.of(m.rule, v))
             assert seen.confirmed, f"{m.name} at {dict(v.values)}: {seen.words}"
         elif v.status is Status.UNKNOWN:
