@@ -1,7 +1,7 @@
 """What validating kernels takes, and what decides their obligations.
 
     python bench/validation.py [--backend NAME]... [--programs GLOB] [--jobs N] [--journal FILE] [--json FILE]
-    python bench/validation.py --certificates [--backend NAME]...
+    python bench/validation.py --certificates [--backend NAME]... [--programs GLOB]
 
 For each backend: every distinct kernel of the conformance suite (tier full), of the workloads in their full sizes and of the
 examples, with the schedules that heuristics choose. A row has the programs, those that the target refuses, the kernels, the
@@ -21,6 +21,7 @@ import contextlib
 import fnmatch
 import hashlib
 import io
+import itertools
 import json
 import multiprocessing
 import os
@@ -162,11 +163,9 @@ def table(rows: Sequence[Json]) -> str:
     """The rows as Markdown."""
     means = sorted({m for r in rows for m in r["decided"]} | {"not decided"})
     columns = ["backend", "programs", "refused", "kernels", *means, "p50 ms", "p95 ms", "max ms", "seconds"]
-    return _markdown(columns, [[f"{r['decided'].get(c, 0):,}" if c in means else _spelled(r[c]) for c in columns] for r in rows])
-
-
-def _markdown(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join("| " + " | ".join(line) + " |" for line in (columns, ["---"] * len(columns), *rows))
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[f"{r['decided'].get(c, 0):,}" if c in means else _spelled(r[c]) for c in columns] for r in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _spelled(x: Any) -> str:
@@ -179,9 +178,9 @@ def _spelled(x: Any) -> str:
 CERTIFIED = ("softmax", "layernorm", "gemm-512", "attention", "encoder")
 
 
-def certificates(backend: str) -> Iterator[list[str]]:
+def certificates(backend: str, names: str) -> Iterator[list[str]]:
     """The rows of the table of certificates."""
-    for name in CERTIFIED:
+    for name in fnmatch.filter(CERTIFIED, names.removeprefix("workload ")):
         workload = WORKLOADS[name]
         sizes = (1, *workload.full[1:]) if name == "encoder" else workload.full
         graph = capture(workload.make(sizes, np.random.default_rng(0)).output).graph
@@ -215,7 +214,9 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.certificates:
         columns = ["backend", "workload", "kernels", "claims", "s to make", "s to check", "KiB"]
-        print(_markdown(columns, [row for b in asked.backend or BACKENDS for row in certificates(b)]))
+        certified = (r for b in asked.backend or BACKENDS for r in certificates(b, asked.programs))
+        for line in itertools.chain((columns, ["---"] * len(columns)), certified):
+            print("| " + " | ".join(line) + " |", flush=True)
         return
     _EVERYTHING.update(programs())
     names = [n for n in _EVERYTHING if fnmatch.fnmatchcase(n, asked.programs)]

@@ -13,10 +13,11 @@ import threading
 from pathlib import Path
 from typing import Any
 
-import uops
+import uops.fuzz
 from uops.spec.errors import UopsError
 
 Json = dict[str, Any]
+PACKAGE = Path(uops.fuzz.__file__).absolute().parents[1]
 
 
 class OtherCampaign(UopsError):
@@ -57,10 +58,10 @@ class Journal:
         self._file.close()
 
 
-def tree() -> str:
+def tree(package: Path = PACKAGE) -> str:
     """A digest of the sources of this package: what decides a result, beside what is asked and the versions of others."""
     found = hashlib.sha256()
-    for folder, within, files in os.walk(next(iter(uops.__path__)), followlinks=True):
+    for folder, within, files in os.walk(package, followlinks=True):
         within.sort()
         for name in sorted(f for f in files if f.endswith((".py", ".jsonl"))):  # the ledger decides which rules there are
             found.update(name.encode() + b"\0" + hashlib.sha256(Path(folder, name).read_bytes()).digest())

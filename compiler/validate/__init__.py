@@ -9,7 +9,8 @@ Of each kernel, between its body as it was split off (`join`) and its instructio
 
 - in bounds: every access is inside of its memory where its gate holds (R45);
 - width: index arithmetic does not wrap in the machine integers chosen (R08);
-- written once: no Store writes an element twice, and no two Stores write one, unless the kernel reads that memory (R146);
+- written once: no Store writes an element twice, and no two Stores write one, unless the kernel reads that memory (R146); where
+  memory holds the index, in the same iteration of the loops around that are done in order before and after (R158);
 - all written: the instructions write exactly the elements that the body wrote;
 - reads agree: they read only elements of each argument that the body read, or what the kernel itself wrote;
 - no race: no two threads or lanes meet unordered in an element (R55, R60);
@@ -18,9 +19,9 @@ Of each kernel, between its body as it was split off (`join`) and its instructio
 
 Of a launch, plan: values that are needed at the same time share no bytes, and no written argument is passed twice.
 
-`reader` reads the accesses of a body as sums over loop counters (`terms`); `decide` decides claims by sums, by trying every point,
-or by the solver; `writes`, `races`, `plan` and `values` say what has to hold. A refutation carries its values, and graphs that
-anybody can evaluate. `certificate` writes down what was proved, and checks it by the solver alone.
+`reader` reads the accesses of a body (`sites`) as sums over loop counters (`terms`); `decide` decides claims by sums, by trying
+every point, or by the solver; `writes`, `races`, `plan` and `values` say what has to hold. A refutation carries its values, and
+graphs that anybody can evaluate. `certificate` writes down what was proved, and checks it by the solver alone.
 """
 
 from importlib import import_module

@@ -247,7 +247,7 @@ def _met(
     if not keys.size or not other.size:
         return Verdict(Kind.RACE, place, By.POINTS)
     least, most = np.minimum.reduceat(lanes, starts), np.maximum.reduceat(lanes, starts)
-    at = np.searchsorted(keys[starts], other)
+    at: Numbers = np.searchsorted(keys[starts], other)
     there = at < starts.size
     at = np.where(there, at, 0)
     bad = np.flatnonzero(there & (keys[starts][at] == other) & ((least[at] != others_) | (most[at] != others_)))
@@ -268,8 +268,8 @@ def _table(s: Site, same: Sequence[Var], mine: Sequence[Var], size: int, limit: 
         return None
     at, index, keep = points
     key = _numbered(same, at) * size + index
-    key, lane = (np.broadcast_to(x, keep.shape)[keep] for x in (key, _numbered(mine, at)))
-    return key, lane
+    keys, lanes = (np.broadcast_to(x, keep.shape)[keep] for x in (key, _numbered(mine, at)))
+    return keys, lanes
 
 
 def _joined(tables: Sequence[tuple[Numbers, Numbers]]) -> tuple[Numbers, Numbers, Numbers]:

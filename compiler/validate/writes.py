@@ -319,6 +319,23 @@ def branches(s: Site) -> Iterator[Site]:
                 yield from branches(replace(s, index=T.add(rest, x, k), gate=T.both(s.gate, given)))  # type: ignore[arg-type]
             return
     yield s
+    yield from _last(s)
+
+
+def _last(s: Site) -> Iterator[Site]:
+    """A window that begins before the memory does, at its last place: of counters that count alike, but for one, the greatest
+    values. Its first elements are where the digits of an element say, its others also here."""
+    if T.bounds(s.index)[0] >= 0:
+        return
+    met: set[int] = set()
+    put: dict[Var, Lin] = {}
+    for v, c in s.index.terms:
+        if isinstance(v, Var) and v in s.counters:
+            if abs(c) in met:
+                put[v] = Lin(v.high)
+            met.add(abs(c))
+    if put:
+        yield s.put(put)
 
 
 def merged(sites: Iterable[Site]) -> Iterator[Site]:

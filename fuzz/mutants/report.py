@@ -20,9 +20,9 @@ _HEAD = """# Mutants
 What `uops mutants --seconds {seconds:g} --seed {seed}` saw. A mutant is a known bug that is put into a copy of the package; a
 campaign hunts it for at most {seconds:g} processor seconds and ends with the first finding that is confirmed and that the package
 without the mutant does not show. *Answers* counts the oracles that compare answers alone, with every rule admitted and no verifier
-between passes. *Everything* counts every defence: the proof of a changed rule, then the same, then golden files, then campaigns with
-the verifier and all oracles. Time is processor time from the start of the first process to the end of the batch of {batch} cases
-with the finding.
+between passes. *Everything* counts every defence: the proof of a changed rule, then the same, then golden files, then campaigns
+with the verifier and all oracles. Time is processor time from the start of the first process to the end of the batch of {batch}
+cases with the finding.
 """
 
 

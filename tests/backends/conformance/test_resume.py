@@ -17,8 +17,7 @@ from uops.backends import registry
 from uops.backends.conformance.model import Level, Schedules, Status, Tier
 from uops.backends.conformance.report.document import document
 from uops.backends.conformance.runner import Run, conform
-from uops.fuzz import journal as journals
-from uops.fuzz.journal import OtherCampaign, tree
+from uops.fuzz.journal import PACKAGE, OtherCampaign, tree
 
 #: Of its cases, some fail whole and some by class; the rest passes.
 FUSSY, ROWS = "uops.backends.conformance.controls:Fussy", "*/Neg"
@@ -111,19 +110,19 @@ def test_the_journal_of_another_run_is_refused(
         fussy(tmp_path / "journal.jsonl", **rows, **change(monkeypatch))
 
 
-def test_the_digest_of_the_sources_sees_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_digest_of_the_sources_sees_every_file(tmp_path: Path) -> None:
+    assert (PACKAGE / "fuzz" / "journal.py").is_file() and (PACKAGE / "spec" / "ops.py").is_file()
     found = {tree()}
     folder = tmp_path / "package"
     (folder / "inner").mkdir(parents=True)
     (tmp_path / "link").symlink_to(folder, target_is_directory=True)
-    monkeypatch.setattr(journals.uops, "__path__", [str(tmp_path)])
     for name in ("package/a.py", "package/inner/b.py", "package/ledger.jsonl"):
         for text in ("", "x = 1\n"):
             (tmp_path / name).write_text(text)
-            found.add(tree())
+            found.add(tree(tmp_path))
     assert len(found) == 1 + 2 * 3
     (folder / "notes.md").write_text("x")
-    assert tree() in found
+    assert tree(tmp_path) in found
 
 
 def _environment() -> dict[str, str]:

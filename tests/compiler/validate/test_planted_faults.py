@@ -103,6 +103,12 @@ def test_a_planted_fault_is_refuted_and_replays(fault, worker):
     assert seen.confirmed, seen.words
 
 
+def test_what_is_written_more_than_before_is_refuted(worker):
+    bad = refuted(parse(COPY.format(n=12, rows=2, columns=4, stride=4)), after(), worker)
+    assert {v.kind for v in bad} == {Kind.COVER, Kind.READS}
+    assert "element 8 is written, and was not before" in " ".join(map(str, bad))
+
+
 def test_a_thread_per_row_is_no_race_and_one_for_all_rows_is(worker):
     assert not refuted(parse(BEFORE), after(outer="thread"), worker)
     bad = refuted(parse(BEFORE), after(outer="thread", stride=0), worker)
@@ -359,11 +365,12 @@ LAUNCH = """
 %20 = call %8, %12, {b}, written=[0]
 %21 = linear %17, %18, %19, %20
 """
+OTHER = '%15 = buffer size=8, device="CPU", addrspace=global, unique=6 : f32'
 PLACES = "%15 = slice %14, 0, size=8 : f32\n%16 = slice %14, {offset}, size=8 : f32"
 
 
 def test_an_overlapping_plan_is_refuted_and_replays(worker):
-    before = parse(LAUNCH.format(places='%15 = buffer size=8, device="CPU", addrspace=global, unique=6 : f32', a="%11", b="%15"))
+    before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
     right, wrong = (parse(LAUNCH.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (64, 16))
     assert all(decide(c, worker).proved for c in plan(before, right))
     bad = [v for c in plan(before, wrong) if not (v := decide(c, worker)).proved]
@@ -373,7 +380,7 @@ def test_an_overlapping_plan_is_refuted_and_replays(worker):
 
 def test_what_a_call_reads_and_what_it_writes_share_no_bytes(worker):
     chain = LAUNCH.replace("%18 = call %8, {b}, %10", "%18 = call %8, {b}, {a}").replace("%13, {a}, written", "%13, {b}, written")
-    before = parse(chain.format(places='%15 = buffer size=8, device="CPU", addrspace=global, unique=6 : f32', a="%11", b="%15"))
+    before = parse(chain.format(places=OTHER, a="%11", b="%15"))
     right, wrong = (parse(chain.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (32, 0))
     assert all(decide(c, worker).proved for c in plan(before, right))
     bad = [v for c in plan(before, wrong) if not (v := decide(c, worker)).proved]
@@ -381,10 +388,10 @@ def test_what_a_call_reads_and_what_it_writes_share_no_bytes(worker):
 
 
 def test_a_place_beyond_the_arena_and_an_argument_passed_twice_are_refuted(worker):
-    before = parse(LAUNCH.format(places='%15 = buffer size=8, device="CPU", addrspace=global, unique=6 : f32', a="%11", b="%15"))
+    before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
     beyond = parse(LAUNCH.format(places=PLACES.format(offset=112), a="%15", b="%16"))
     assert _open(before, beyond, worker) == {"buffer 6 is inside of its arena"}
-    twice = parse(LAUNCH.replace("%13, {a}, written", "%13, %13, written").format(places="%15 = const 0", a="%11", b="%12"))
+    twice = parse(LAUNCH.replace("%13, {a}, written", "%13, %13, written").format(places=OTHER, a="%11", b="%15"))
     assert _open(twice, twice, worker) == {"call 2 writes argument 0 and has it once"}
 
 

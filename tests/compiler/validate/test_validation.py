@@ -77,6 +77,19 @@ def test_a_kernel_that_is_not_validated_is_an_error_that_names_the_obligation(mo
         lower(b.add(b.param(0, (5, 3), dt.float32), b.param(1, (5, 1), dt.float32)), get("c").target, upto="plan", config=NEVER)
 
 
+def test_a_plan_that_is_not_validated_is_an_error(monkeypatch):
+    monkeypatch.setattr(launch, "plan", lambda before, after: [Claim(Kind.PLAN, "planted", T.TRUE, T.FALSE)])
+    with pytest.raises(Invalid, match="the memory plan is not validated: plan: planted: refuted: always"):
+        lower(product(), get("c").target, upto="plan", config=CHECKED)
+
+
+def test_other_instructions_for_a_body_that_was_validated_are_validated_anew():
+    passed, steps, log = recorded(b.neg(b.param(0, (5, 3), dt.float16)), get("c").target, NEVER)
+    assert not validate(passed, steps, log).kernels[0].bad
+    passed["linearize"] = parse(show(passed["linearize"]).replace("range 5,", "range 4,"))
+    assert Kind.COVER in {v.kind for v in validate(passed, steps, log).kernels[0].bad}
+
+
 def test_it_is_an_option_of_compile_for_targets_of_the_compiler():
     taken()
     program = uops.compile(product(), "c", validate=True)
@@ -151,6 +164,13 @@ CLAIMS = {
     "4x+y <= 39": (T.TRUE, T.at_least(Lin(39, ((X, -4), (Y, -1)))), True),
     "4x+y <= 38": (T.TRUE, T.at_least(Lin(38, ((X, -4), (Y, -1)))), False),
     "x < 3 gives 4x+y < 12": (T.at_least(Lin(2, ((X, -1),))), T.at_least(Lin(11, ((X, -4), (Y, -1)))), True),
+    "x <= 0 gives x >= 1": (T.at_least(Lin(0, ((X, -1),))), T.at_least(Lin(-1, ((X, 1),))), False),
+    "x <= 2 gives x <= 1": (T.at_least(Lin(2, ((X, -1),))), T.at_least(Lin(1, ((X, -1),))), False),
+    "x >= 5 and y >= 0, or x >= 6": (
+        T.TRUE,
+        Cond("or", (T.both(T.at_least(Lin(-5, ((X, 1),))), T.at_least(T.of(Y))), T.at_least(Lin(-6, ((X, 1),))))),
+        False,
+    ),
     "x // 4 < 3": (T.TRUE, T.at_least(Lin(2, ((App("idiv", (T.of(X), Lin(4))), -1),))), True),
     "x % 4 is y": (T.TRUE, T.is_zero(Lin(0, ((App("mod", (T.of(X), Lin(4))), 1), (Y, -1)))), False),
     "x wraps": (T.TRUE, T.at_least(T.of(App("wrap-i8", (Lin(120, ((X, 1),)),)))), False),
