@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from uops.compiler.passes.views import VIEWS
 from uops.fuzz.generate import Case, Maker
 from uops.fuzz.producers import FEATURES, PRODUCERS
 from uops.fuzz.values import Draw, array
@@ -92,7 +91,7 @@ class _Program:
             ordered = b.after(x.now, *x.reads)
             ref = _on(ref, x.now, ordered)
         gate = (self.m.value(dt.bool_, shape, 1),) if self.draw.chance(15) else ()
-        if value.op not in VIEWS | {Op.BUFFER} and self.draw.chance(30):  # what was stored is used as it was; a view has no value
+        if self.draw.chance(30):  # what was stored is used as it was
             self.values.append(value)
             self.m.made.setdefault((x.dtype, shape), []).append(value)
         x.now, x.reads = b.after(x.now, b.store(ref, value, *gate)), []

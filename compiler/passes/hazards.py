@@ -1,12 +1,13 @@
 """Write-after-read hazards: values are computed before memory that they read changes.
 
 Takes: a callified body. Gives: the same body with a Contiguous around every value that would else be read too late, so that in its
-topological order each value may be computed at any place from its own to its last use. Spec: R51, R54, R55, R59.
+topological order each value may be computed at any place from its own to its last use. Spec: R27, R51, R54, R55, R59, R161.
 
 A value without a buffer of its own is computed where it is used, and reads memory there. That is too late if a Store to that memory
 came in between. A Store reads all it needs before it writes (R54): what it needs of its own memory is copied first, unless an
-element is read by the iteration that overwrites it, or is not overwritten. Orders that the graph leaves open do not matter: two
-unordered accesses, one of them a write, are a Trap (R55).
+element is read by the iteration that overwrites it, or is not overwritten. A reference is read once for all that use it as a value
+(R27, R161): where a Store stands between two of these, all of them read one copy. Orders that the graph leaves open do not matter:
+two unordered accesses, one of them a write, are a Trap (R55).
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class _Hazards:
     """A walk in execution order that knows, per value, which contents of which memory it still has to read.
 
     `late`: values to compute at their own place. `uses`: (node, source position) where a reference is to be copied for that use
-    only; the reference itself stays one, since a Store may target it later.
+    only; the reference itself stays one, since a Store may target it later. `loads`: per reference, the version of its memory when
+    it was first used as a value, and all such uses.
     """
 
     def __init__(self, order: Sequence[UOp]) -> None:
@@ -75,6 +77,7 @@ class _Hazards:
         self.reads: dict[UOp, _Reads] = {}
         self.late: set[UOp] = set()
         self.uses: set[_Use] = set()
+        self.loads: dict[UOp, tuple[int, list[_Use]]] = {}
 
     def scan(self, order: Sequence[UOp]) -> None:
         for u in order:
@@ -101,8 +104,19 @@ class _Hazards:
             self._force(s)
             found = {}
         if self.memory.get(s) in self.changing:
-            found[self.memory[s]] = self.version[self.memory[s]]
+            self._load(user, k, found)
         return found
+
+    def _load(self, user: UOp, k: int, found: _Reads) -> None:
+        """A reference used as a value: `found` has its memory too, unless a Store has changed that since another use."""
+        s = user.src[k]
+        memory = self.memory[s]
+        first, uses = self.loads.setdefault(s, (self.version[memory], []))
+        uses.append((user, k))
+        if self.version[memory] == first:
+            found[memory] = first
+        else:
+            self.uses.update(uses)
 
     def _force(self, s: UOp) -> None:
         """Compute `s` at its place; of a reference, its index operands."""

@@ -85,6 +85,22 @@ def test_a_store_reads_all_before_it_writes(name: str, pyref: Target) -> None:
         agree(b.after(GRID, store), target)
 
 
+REVERSE = b.flip(A, (True,))
+#: Programs that use a reference as a value before and after a Store to its memory: it is read once, before (R161).
+SHARED = {
+    "a view that is stored": b.tuple_(b.after(A, b.store(A, REVERSE)), REVERSE),
+    "memory that is counted up": b.tuple_(b.after(A, b.store(A, b.add(A, 1))), A),
+    "a view, used again": b.tuple_(b.after(A, b.store(A, REVERSE)), b.neg(REVERSE)),
+    "a gate": b.tuple_(b.after(A, b.store(A, b.neg(A), b.lt(REVERSE, 50))), b.where(b.lt(REVERSE, 50), REVERSE, 0)),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_reference_has_one_value(name: str, pyref: Target) -> None:
+    for target in (pyref, LlvmTarget(Tier.FAST)):
+        agree(SHARED[name], target)
+
+
 def test_a_part_is_written_and_nothing_else_touched() -> None:
     """One kernel over the part: as many iterations as it has elements."""
     (call,) = rangeify(callify(b.sink(b.store(MIDDLE, b.param(0, (2, 3), I32))))).src
