@@ -39,6 +39,8 @@ _CHUNK = 1 << 20
 _TAIL = 2000
 #: Cases of one process, after which the next batch gets a new one: compilers keep memory for each kernel, PoCL 1.5 MB.
 _LIFE = 300
+#: How many times its seconds a process is waited for that others keep from running.
+_PATIENCE = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Seconds per case, seconds to start, bytes of address space (0: no limit). A process that others keep from running gets its
-    seconds of processor time all the same."""
+    seconds of processor time all the same, unless that takes thirty times as long."""
 
     timeout: float = 10.0
     start: float = 60.0
@@ -216,13 +218,14 @@ class Process:
                 view = view[self._requests.write(view) or 0 :]
 
     def receive(self, seconds: float) -> Frame | None:
-        """The next answer, or None if the process ended or `seconds` passed."""
-        deadline, used = time.monotonic() + seconds, _used(self._popen.pid)[0]
+        """The next answer, or None if the process ended or had `seconds` (`Limits`)."""
+        start, used = time.monotonic(), _used(self._popen.pid)[0]
+        deadline, last = start + seconds, start + seconds * _PATIENCE
         while (found := split_frame(self._buffer)) is None:
             if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
                 now, kept = _used(self._popen.pid)
-                if kept and now - used < seconds:
-                    deadline = time.monotonic() + 1.0
+                if kept and now - used < seconds and deadline < last:
+                    deadline = min(last, time.monotonic() + 1.0)
                     continue
                 self._hung = True
                 return None

@@ -27,9 +27,9 @@ Put = Mapping[UOp, "UOp | tuple[UOp, ...]"]
 @record(frozen=True, slots=True)
 class Move:
     """`by` made `after` of `before`. `kernel` is the position of the kernel for which it did, None where equal graphs of all
-    kernels have one move; `steps` and `rules` are those of a Rewriter, whose memory `put` then is. `terms`
-    is a Rewriter that simplified terms while `after` was built, `made` are nodes that a node needed beside what it became. With
-    `part`, `before` is one of several graphs that `after` was put together of."""
+    kernels have one move; `steps` and `rules` are those of a Rewriter, whose memory `put` then is. `terms` is a Rewriter that
+    simplified terms while `after` was built, `made` are nodes that a node needed beside what it became. With `part`, `before` is
+    one of several graphs that `after` was put together of."""
 
     by: str
     before: UOp

@@ -1,10 +1,9 @@
 """What one lowering remembers of nodes, so that no pass computes again what another one found.
 
 `Memory` holds, for nodes of the program being lowered: the order below a root (`uops.spec.node.toposort`) and the nodes of each op
-in it (`uops.spec.node.nodes_of`), the loops around a node
-(`uops.spec.scope.open_ranges`), normal forms per list of rules (`Rewriter`), costs (`rewrite.cost`), and what functions that are
-`remembered` gave. All are functions of the node alone. It is in use inside of `with remembering(memory):`, in this thread, and
-dropped with the lowering.
+in it (`uops.spec.node.nodes_of`), the loops around a node (`uops.spec.scope.open_ranges`), normal forms per list of rules
+(`Rewriter`), costs (`rewrite.cost`), and what functions that are `remembered` gave. All are functions of the node alone. It is in
+use inside of `with remembering(memory):`, in this thread, and dropped with the lowering.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The generator of SCHEDULED kernels: loops of every type, LOCAL memory that lanes share, Barriers between its phases.
 
 A kernel is a chain of phases. Each computes one element per iteration of its loops: from inputs, or from what other lanes left in
-LOCAL memory in the phase before, on the other side of a Barrier. The last one stores to GLOBAL memory, each element once; beside
-it something may be counted up, in some of the loops. All
-arithmetic is exact - integers, or floats of small integers - so that there is one result. Kernels that follow each other use what
-earlier ones wrote.
+LOCAL memory in the phase before, on the other side of a Barrier. The last one stores to GLOBAL memory, each element once; beside it
+something may be counted up, in some of the loops. All arithmetic is exact - integers, or floats of small integers - so that there
+is one result. Kernels that follow each other use what earlier ones wrote.
 """
 
 from __future__ import annotations

@@ -390,7 +390,8 @@ def _make_const(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 def _make_folded(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     """Ops of constants alone."""
-    constants = replace(m, producers=ELEMENTWISE, leaves=LEAVES[1:2], made={}, inside=[])
+    leaves = tuple(p for p in LEAVES if p.name == "const")
+    constants = replace(m, producers=ELEMENTWISE, leaves=leaves, made={}, inside=[])
     return filled(constants.value(d, (), m.draw.integer(2, 4)), shape)
 
 

@@ -21,7 +21,7 @@ from uops.backends.conformance.judge import Expectation, outputs_of
 from uops.backends.contract import Backend, CompilerBackend
 from uops.backends.guard import GuardedProgram, Side
 from uops.compiler.config import Config
-from uops.compiler.target import Target, machine_of
+from uops.compiler.target import Target
 from uops.fuzz.stages import Fault, Outputs, outside
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.node import UOp, toposort
@@ -39,15 +39,10 @@ class Kept:
     again - and in the thread that asks: what else is idle has cases of its own. In all else it is the one given, `own`."""
 
     def __init__(self, target: Target) -> None:
+        vars(self).update((n, getattr(target, n)) for n in dir(target) if not n.startswith("_") and n != "beside")
         self.own = target
-        self.name, self.key, self.dtypes, self.ops = target.name, target.key, target.dtypes, target.ops
-        self.machine, self.render = machine_of(target), target.render
+        self.name, self.key, self.dtypes, self.ops, self.render = target.name, target.key, target.dtypes, target.ops, target.render
         self.forget()
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("beside", "own") or name.startswith("__"):  # a copy in the making has no `own` yet
-            raise AttributeError(name)
-        return getattr(self.own, name)
 
     def forget(self) -> None:
         """The next texts are compiled anew."""

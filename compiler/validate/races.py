@@ -240,24 +240,25 @@ def _met(
             return None
         tables[id(s)] = table
     keys, lanes, who = _joined([tables[id(s)] for s in some])
-    other, others_, whose = _joined([tables[id(s)] for s in others])
+    theirs, their_lanes, whose = _joined([tables[id(s)] for s in others])
     order = np.argsort(keys, kind="stable")
     keys, lanes, who = keys[order], lanes[order], who[order]
     starts = np.flatnonzero(np.diff(keys, prepend=-1))
-    if not keys.size or not other.size:
+    if not keys.size or not theirs.size:
         return Verdict(Kind.RACE, place, By.POINTS)
     least, most = np.minimum.reduceat(lanes, starts), np.maximum.reduceat(lanes, starts)
-    at: Numbers = np.searchsorted(keys[starts], other)
+    at: Numbers = np.searchsorted(keys[starts], theirs)
     there = at < starts.size
     at = np.where(there, at, 0)
-    bad = np.flatnonzero(there & (keys[starts][at] == other) & ((least[at] != others_) | (most[at] != others_)))
+    bad = np.flatnonzero(there & (keys[starts][at] == theirs) & ((least[at] != their_lanes) | (most[at] != their_lanes)))
     if not bad.size:
         return Verdict(Kind.RACE, place, By.POINTS)
     j = int(bad[0])
-    k = int(np.flatnonzero((keys == other[j]) & (lanes != others_[j]))[0])
+    k = int(np.flatnonzero((keys == theirs[j]) & (lanes != their_lanes[j]))[0])
     a, b = some[int(who[k])], others[int(whose[j])]
-    words = f"lanes {lanes[k]} and {others_[j]} meet in element {other[j] % size}: {a.kind} at {a.at}, {b.kind} at {b.at}"
-    return Verdict(Kind.RACE, place, By.POINTS, Counterexample({"element": int(other[j] % size)}, words))
+    element = int(theirs[j] % size)
+    words = f"lanes {lanes[k]} and {their_lanes[j]} meet in element {element}: {a.kind} at {a.at}, {b.kind} at {b.at}"
+    return Verdict(Kind.RACE, place, By.POINTS, Counterexample({"element": element}, words))
 
 
 def _table(s: Site, same: Sequence[Var], mine: Sequence[Var], size: int, limit: int) -> tuple[Numbers, Numbers] | None:

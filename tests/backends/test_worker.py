@@ -150,6 +150,16 @@ def test_a_process_that_is_kept_from_running_does_not_hang(path: list[str]) -> N
         assert [w.run(case(do)).status for do in ("do_hang", "do_spin")] == ["timeout", "timeout"]
 
 
+def test_a_process_that_stays_stopped_is_not_waited_for_without_end(path: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uops.backends.worker._PATIENCE", 4)
+    with Worker("fake_backends:Fake", limits=Limits(timeout=0.25), path=path) as w:
+        assert w.run(case()).status == "ok"
+        os.kill(w._ready()._popen.pid, signal.SIGSTOP)
+        start = time.monotonic()
+        assert w.run(case()).status == "timeout" and time.monotonic() - start >= 1.0
+        assert w.run(case()).status == "ok" and w.restarts == 1
+
+
 def test_a_crash_that_an_earlier_case_prepared_says_so(worker: Worker) -> None:
     """Alone the case is fine, so a report must not blame it without a word."""
     worker.close()

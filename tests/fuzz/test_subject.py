@@ -69,6 +69,7 @@ def test_a_kept_target_is_the_one_given_but_for_the_thread_that_compiles() -> No
     assert not Rendering(target).beside
     assert machine_of(target) is machine_of(target.own)
     assert copy.copy(target).own is target.own
+    assert {"enter", "version"} <= vars(target).keys()  # where Python 3.12 looks for what a Protocol asks for
 
 
 @pytest.mark.parametrize("asked", ["steps", "allowed"])
