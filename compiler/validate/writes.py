@@ -7,7 +7,7 @@ again. Spec: Store; R45, R52, R146.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import POINTS, by_solver, exact, facts_of, grid, renamed, tightened
+from uops.compiler.validate.digits import decoded
 from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
 from uops.compiler.validate.sites import Body, Site, counter, size_of, spelled
 from uops.compiler.validate.terms import App, Cond, Interval, Lin, Numbers, Var
@@ -364,73 +365,6 @@ def _grid(offsets: Sequence[int]) -> list[tuple[int, int]] | None:
         return None
     rest = _grid(blocks)
     return None if rest is None else [(offsets[1], n), *rest]
-
-
-def decoded(s: Site, element: Lin) -> Cond | None:
-    """That `s` touches the element: the counters of the site as digits of it, which are in bounds, satisfy the gate and give the
-    element. Digits count as far as they go, from the one that counts most (a window's overlap). What memory holds is taken
-    as the same where it stands in both. None where no such digits are to be found."""
-    known = tightened(facts_of(s.condition)) or {}
-    put: dict[Var, Lin] = {}
-    for t, c in s.index.terms:
-        if isinstance(t, App) and any(v in s.counters for v in T.unknowns(t)):
-            other = next((o for o, k in element.terms if k == c and isinstance(o, App) and o.op == t.op), None)
-            if other is None or not _unified(t, other, s, known, put):
-                return None
-    index = T.substituted(s.index, put)
-    digits = [(v, c) for v, c in index.terms if isinstance(v, Var) and v in s.counters]
-    fixed = Lin(index.const, tuple([(v, c) for v, c in index.terms if not (isinstance(v, Var) and v in s.counters)]))
-    rest = _digits(digits, T.add(element, fixed, -1), known, put)
-    checks = T.TRUE
-    for v in s.counters:
-        put.setdefault(v, Lin(known.get(v, (v.low, v.high))[0]))
-        checks = T.both(checks, T.both(T.at_least(T.add(put[v], Lin(v.low), -1)), T.at_least(T.add(Lin(v.high), put[v], -1))))
-    return T.both(T.both(T.is_zero(rest), checks), T.substituted(s.condition, put))
-
-
-def _digits(digits: Iterable[tuple[Var, int]], rest: Lin, known: Mapping[Var, Interval], put: dict[Var, Lin]) -> Lin:
-    """Put the digits of `rest`; gives what is left of it."""
-    ordered = sorted(digits, key=lambda d: -abs(d[1]))
-    limits = [known.get(v, (v.low, v.high)) for v, _ in ordered]
-    starts = [low if c > 0 else high for (_, c), (low, high) in zip(ordered, limits)]  # where each counts least
-    for (_, c), start in zip(ordered, starts):
-        rest = T.add(rest, Lin(c * start), -1)
-    for (v, c), (low, high), start in zip(ordered, limits, starts):
-        step = _bounded(T.of(App("idiv", (rest, Lin(abs(c))))), high - low)
-        put[v] = T.add(Lin(start), step, 1 if c > 0 else -1)
-        rest = T.add(rest, step, -abs(c))
-    return rest
-
-
-def _unified(a: App, b: App, s: Site, known: Mapping[Var, Interval], put: dict[Var, Lin]) -> bool:
-    """Whether some counters of `s`, which are put, may make `b` of `a`; whether they do, the solver says."""
-    if a.op != b.op or len(a.args) != len(b.args):
-        return False
-    return all(_alike(x, y, s, known, put) for x, y in zip(a.args, b.args))
-
-
-def _alike(x: Lin | Cond | str, y: Lin | Cond | str, s: Site, known: Mapping[Var, Interval], put: dict[Var, Lin]) -> bool:
-    if isinstance(x, str) or isinstance(y, str):
-        return x == y
-    if isinstance(x, Cond) or isinstance(y, Cond):
-        same = isinstance(x, Cond) and isinstance(y, Cond) and x.op == y.op and len(x.args) == len(y.args)
-        return same and all(_alike(a, b, s, known, put) for a, b in zip(x.args, y.args))  # type: ignore[union-attr]
-    apps = [[(t, c) for t, c in z.terms if isinstance(t, App)] for z in (x, y)]
-    if len(apps[0]) != len(apps[1]):
-        return False
-    for (t, c), (o, k) in zip(*apps):
-        if c != k or not _unified(t, o, s, known, put):
-            return False
-    rest = Lin(x.const, tuple([(t, c) for t, c in x.terms if isinstance(t, Var) and t not in s.counters]))
-    value = Lin(y.const, tuple([(t, c) for t, c in y.terms if isinstance(t, Var)]))
-    digits = [(t, c) for t, c in x.terms if isinstance(t, Var) and t in s.counters and t not in put]
-    _digits(digits, T.add(value, rest, -1), known, put)
-    return True
-
-
-def _bounded(a: Lin, most: int) -> Lin:
-    """The least of a and a constant."""
-    return T.scale(T.of(App("max", (T.scale(a, -1), Lin(-most)))), -1)
 
 
 def agreement_claims(before: Body, after: Body) -> Iterator[Claim]:

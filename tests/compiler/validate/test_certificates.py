@@ -109,6 +109,17 @@ def test_a_claim_that_is_left_out_makes_it_fail(worker):
     assert list(C.faults(made, worker)) == ["the claims of the texts are not those written down"]
 
 
+def test_arguments_of_a_call_that_change_places_make_it_fail(worker):
+    made = C.certify(b.sub(b.param(0, (4,), dt.float32), b.param(1, (4,), dt.float32)), get("llvm").target)
+    for name in ("linearize", "plan"):
+        launch = parse(made["texts"][name])
+        (call,) = launch.src
+        body, out, x, y = call.src
+        made["texts"][name] = show(launch.replace(src=(call.replace(src=(body, out, y, x)),)))
+    (why,) = C.faults(made, worker)
+    assert why.endswith("the arguments of a call are not those of before")
+
+
 def test_a_step_that_is_no_instance_of_its_rule_makes_it_fail(worker):
     made = transposed()
     made["steps"][0][0][2] = show(b.index(7))

@@ -109,11 +109,38 @@ def test_what_is_written_more_than_before_is_refuted(worker):
     assert "element 8 is written, and was not before" in " ".join(map(str, bad))
 
 
+def test_a_kernel_that_stores_nothing_any_more_is_refuted(worker):
+    (bad,) = refuted(parse(ONES), parse("%0 = param (240), slot=0 : f32\n%1 = linear %0"), worker)
+    assert bad.kind is Kind.COVER and not bad.proved
+
+
 def test_a_thread_per_row_is_no_race_and_one_for_all_rows_is(worker):
     assert not refuted(parse(BEFORE), after(outer="thread"), worker)
     bad = refuted(parse(BEFORE), after(outer="thread", stride=0), worker)
     assert Kind.RACE in {v.kind for v in bad}
     assert replay_kernel(parse(BEFORE), after(outer="thread", stride=0)).confirmed
+
+
+#: Each element becomes the next one, in place.
+NEXT = """
+%0 = param (4), slot=0 : f32
+%1 = range 3, axis_id=0, type={outer}
+%2 = cast %1 : i32
+%3 = const 1 : i32
+%4 = add %2, %3
+%5 = index %0, %4
+%6 = load %5
+%7 = index %0, %2
+%8 = store %7, %6
+%9 = end %8, %1
+%10 = linear %0, %1, %2, %4, %5, %6, %7, %8, %9
+"""
+
+
+def test_a_thread_that_reads_what_another_one_writes_is_a_race(worker):
+    before = parse(NEXT.format(outer="loop"))
+    assert not refuted(before, before, worker)
+    assert {v.kind for v in refuted(before, parse(NEXT.format(outer="thread")), worker)} == {Kind.RACE}
 
 
 # A gate
@@ -237,8 +264,12 @@ def test_a_dropped_barrier_is_refuted_and_replays(worker):
     assert replay_kernel(parse(EIGHT), wrong).confirmed
 
 
-def test_a_barrier_orders_nothing_that_comes_after_it(worker):
-    bad = refuted(parse(EIGHT), parse(SHARED.format(order="barrier %8", out="%11")), worker)
+@pytest.mark.parametrize("lanes", [2, 8])
+def test_a_barrier_orders_nothing_that_comes_after_it(lanes, worker):
+    wrong = (
+        SHARED.format(order="barrier %8", out="%11").replace("range 8", f"range {lanes}").replace("const 7", f"const {lanes - 1}")
+    )
+    bad = refuted(parse(EIGHT), parse(wrong), worker)
     assert any(v.kind is Kind.RACE and v.place.startswith("argument 0") for v in bad)
 
 

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,6 +138,9 @@ def test_a_step_that_no_proved_rule_makes_is_refused():
     before = b.add(x, 0)
     assert replay(before, x, [Step("made-up", before, x, {})], {}) == "rule made-up is not proved"
     assert replay(before, x, [], {}) == "the steps of the log give something else"
+    rule = next(r for r in VALUES if (made := r.apply(before)) is not None and made[0] is x)
+    unproved = replace(rule, name="made-up")
+    assert replay(before, x, [Step("made-up", before, x, {})], {"made-up": unproved}) == "rule made-up is not proved"
 
 
 def test_a_step_that_is_no_instance_of_its_rule_is_refused():
@@ -192,7 +196,18 @@ def test_sums_points_and_the_solver_agree(name):
     assert true or solved.counterexample is not None
 
 
-def test_what_the_solver_does_not_decide_is_no_proof(monkeypatch):
+def test_a_claim_for_which_the_steps_of_the_solver_run_out_is_not_proved(monkeypatch):
+    monkeypatch.setattr("uops.compiler.validate.decide.STEPS", 1)
+    square = App("mul", (T.of(X), T.of(X)))
+    worker = Worker()
+    try:
+        found = by_solver(Claim(Kind.BOUNDS, "", T.TRUE, T.at_least(Lin(0, ((square, 1), (X, -1))))), worker)
+    finally:
+        worker.close()
+    assert not found.proved and found.by is None and found.why
+
+
+def test_what_the_solver_does_not_decide_is_no_proof():
     claim = Claim(Kind.BOUNDS, "", T.TRUE, T.at_least(Lin(-1, ((App("held-i32-1", (T.of(X),)), 1),))))
     worker = Worker()
     try:
