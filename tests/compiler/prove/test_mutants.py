@@ -32,6 +32,7 @@ SAMPLES = 400
 OPEN = {
     "recombine: int8 for index": "true, as a quotient and its remainder belong together modulo 2^n too; it has six variables",
     "widen-nested: when: 0 is 1 at (1,) in (c > 0)": "true, as c > 1 implies the c > 0 of the rule, which is proved",
+    "widen-nested: when: 0 is 1 at (1,) in (d > 0)": "true, as d > 1 implies the d > 0 of the rule, which is proved",
 }
 
 
