@@ -151,12 +151,13 @@ class Hunter:
         spent = 0.0
         with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
             process = _started([sys.executable, *command], overlay(Path(folder) / "path", changed(edits)), Path(folder))
+            used = Processors(process.pid)
             try:
                 while process.poll() is None and spent <= self.seconds:
                     if self.stopped():
                         raise Stopped
                     time.sleep(_LOOK)
-                    spent = max(spent, processor_seconds(process.pid))
+                    spent = used.seconds()
                 return process.poll(), spent
             finally:
                 _end(process)
@@ -177,10 +178,11 @@ class _Trial:
         setup = json.dumps(self.setup.to_json())
         command = [sys.executable, "-m", "uops.fuzz.mutants.trial", setup, str(self.directory / "campaign"), str(MOST)]
         process = _started(command, self.path, self.directory)
+        used = Processors(process.pid)
         try:
             while process.poll() is None:
                 time.sleep(_LOOK)
-                self.spent = max(self.spent, processor_seconds(process.pid))
+                self.spent = used.seconds()
                 if stopped():
                     raise Stopped
                 lines = self._lines()
@@ -251,15 +253,21 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def processor_seconds(session: int) -> float:
-    """What all processes of a session have used, and those that they have waited for."""
-    total = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:  # it has just ended
-                continue
-            if int(fields[3]) == session:
-                total += sum(map(int, fields[11:15]))
-    return total / _TICKS
+class Processors:
+    """What the processes of a session have used, those included that were killed before anybody waited for them."""
+
+    def __init__(self, session: int) -> None:
+        self.session = session
+        self._used: dict[tuple[str, str], int] = {}
+
+    def seconds(self) -> float:
+        """Until now; of a process that has ended since, what was seen of it last."""
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                try:
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                except OSError:  # it has just ended
+                    continue
+                if int(fields[3]) == self.session:
+                    self._used[entry.name, fields[19]] = int(fields[11]) + int(fields[12])
+        return sum(self._used.values()) / _TICKS

@@ -22,7 +22,7 @@ from uops.fuzz.examine import Setup
 from uops.fuzz.journal import OtherCampaign
 from uops.fuzz.mutants import hunt, report, run
 from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, Stale, catalogue, changed
-from uops.fuzz.mutants.hunt import BLIND, Hunter, Kill, processor_seconds
+from uops.fuzz.mutants.hunt import BLIND, Hunter, Kill, Processors
 from uops.fuzz.mutants.overlay import overlay
 from uops.fuzz.mutants.run import Run
 from uops.fuzz.oracles import ORACLES
@@ -155,18 +155,58 @@ def test_what_the_package_itself_shows_is_no_kill(monkeypatch: pytest.MonkeyPatc
 
 
 def test_time_is_that_of_processors() -> None:
-    busy = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
-    idle = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    busy, idle = _session("while True: pass"), _session("import time; time.sleep(60)")
     try:
-        deadline = time.monotonic() + 60
-        while processor_seconds(busy.pid) < 0.5 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert processor_seconds(busy.pid) >= 0.5
-        assert processor_seconds(idle.pid) < 0.5
+        assert _spent(Processors(busy.pid), 0.5) >= 0.5
+        assert Processors(idle.pid).seconds() < 0.5
     finally:
-        for p in (busy, idle):
-            p.kill()
-            p.wait()
+        _end(busy, idle)
+
+
+def test_the_time_of_a_process_counts_that_was_killed_after_its_parent() -> None:
+    busy = _session("import os, time\nif os.fork(): os.wait(); time.sleep(60)\nelif os.fork(): time.sleep(60)\nwhile True: pass")
+    try:
+        used = Processors(busy.pid)
+        before = _spent(used, 0.5)
+        parent, child = sorted(pid for pid in _members(busy.pid) if pid != busy.pid)
+        for pid in (parent, child):
+            os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while child in _members(busy.pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert used.seconds() >= before >= 0.5
+    finally:
+        _end(busy)
+
+
+def _session(program: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+
+
+def _spent(used: Processors, wanted: float) -> float:
+    """Seconds of a session, once they are as many as wanted or a minute has gone by."""
+    deadline = time.monotonic() + 60
+    while (found := used.seconds()) < wanted and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def _members(session: int) -> list[int]:
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [pid for pid in pids if _session_of(pid) == session]
+
+
+def _session_of(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except ProcessLookupError:
+        return None
+
+
+def _end(*processes: subprocess.Popen[bytes]) -> None:
+    for p in processes:
+        os.killpg(p.pid, signal.SIGKILL)
+        p.wait()
 
 
 # Runs
