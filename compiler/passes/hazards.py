@@ -22,6 +22,7 @@ from uops.spec.ops import ALU, Op
 
 #: Ops that are a fresh copy of their source by definition (R52, R53).
 COPIES = frozenset({Op.LOAD, Op.CONTIGUOUS})
+_REFERRING = VIEWS | {Op.PARAM, Op.BUFFER}
 _Reads = dict[UOp, int]
 _Use = tuple[UOp, int]
 
@@ -36,14 +37,26 @@ def protect(body: UOp) -> UOp:
     return _wrap(order, found.late, found.uses) if found.late or found.uses else body
 
 
+def keeps_order(before: UOp, after: UOp, put: Mapping[UOp, UOp]) -> bool:
+    """Whether the copies and Stores of a program in which hazards are explicit stand in the same order in `after`, where `put` says
+    what became of them; if no memory that is read changes, they may stand in any."""
+    order = toposort(before)
+    if not _Hazards(order).changing:
+        return True
+    place = {u: k for k, u in enumerate(toposort(after))}
+    found = [place[put[u]] for u in order if (u.op in COPIES or u.op is Op.STORE) and put.get(u) in place]
+    return found == sorted(found)
+
+
 def memories(order: Iterable[UOp]) -> dict[UOp, UOp]:
     """For each reference among `order`, the Param or Buffer whose memory it views (R51)."""
     found: dict[UOp, UOp] = {}
-    for u in order:
-        if (u.op is Op.PARAM and u.arg.name is None) or u.op is Op.BUFFER:
+    for u in [u for u in order if u.op in _REFERRING]:
+        if u.op in VIEWS:
+            if u.src[0] in found:
+                found[u] = found[u.src[0]]
+        elif u.op is Op.BUFFER or u.arg.name is None:
             found[u] = u
-        elif u.op in VIEWS and u.src[0] in found:
-            found[u] = found[u.src[0]]
     return found
 
 

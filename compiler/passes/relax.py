@@ -6,6 +6,9 @@ The rules of `uops.compiler.rules.fast_math` are applied to nodes of every shape
 one value still (R27). Beside them, by the laws there, in float32 and float64: what all addends of a sum are multiplied with or
 divided by multiplies or divides the sum, also a constant behind movement ops, where that takes no more multiplications; and a
 divisor that whole rows share is inverted once per row. Narrower floats would overflow: their sums keep the scale of the addends.
+
+A Store that needs a value no more is not ordered after it any more. A program that would read changing memory in another order
+stays as it is (R27, R161).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import NamedTuple
 
 from uops.compiler.log import note
 from uops.compiler.memory import remembered
+from uops.compiler.passes.hazards import keeps_order
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules.fast_math import RELAXING
 from uops.spec import build as B
@@ -32,13 +36,15 @@ _MOST = 16
 @remembered
 def relax(root: UOp) -> UOp:
     """The program with the rules of fast-math applied."""
-    simple = _Relaxed(RELAXING)(root)
-    outside = _Outside()
+    first, outside, last = _Relaxed(RELAXING), _Outside(), _Relaxed(RELAXING)
+    simple = first(root)
     for u in toposort(simple):
         outside.visit(u)
     moved = outside.done[simple]
     note("relax", simple, moved, outside.done)
-    return _Relaxed(RELAXING)(moved)
+    found = last(moved)
+    put = {u: last.done[v] for u, w in first.done.items() if (v := outside.done.get(w)) in last.done}
+    return found if keeps_order(root, found, put) else root
 
 
 class _Relaxed(Rewriter):

@@ -397,8 +397,9 @@ class _Native:
 class _Skolem:
     """By a fresh q and r with a = b q + r and r between 0 and b. The solver lacks that a product with a positive number is at
     least as great: b > 0 and t >= 1 give b t >= b (and b < 0 gives b t <= b), which is stated for t the difference of any two
-    quotients by one divisor; and for the quotient of a by b less what the digits of a say that it is, m p + p', where p is the
-    quotient by m b and p' that of its remainder by b."""
+    quotients by one divisor; for the quotient of a by b less what the digits of a say that it is, m p + p', where p is the
+    quotient by m b and p' that of its remainder by b; and for a quotient by m b less one by m, which is that of a quotient by b
+    where they are the same."""
 
     def __init__(self) -> None:
         self.found: dict[tuple[Term, Term], tuple[Term, Term]] = {}
@@ -422,7 +423,16 @@ class _Skolem:
                 if (rest, b) in self.found:
                     more = minus(q, plus(times(m, p), self.found[rest, b][0]))
                     found += [_grows(b, more), _grows(b, minus(more))]
+        for product, more in self._nested():
+            found += [_grows(product, more), _grows(product, minus(more))]
         return found
+
+    def _nested(self) -> Iterator[tuple[Term, Term]]:
+        """(m b, quotient by m b less a quotient of something else by m)."""
+        for (a, product), (p, _) in self.found.items():
+            for (other, m), (q, _) in self.found.items():
+                if product.head == "*" and m in product.args and other is not a:
+                    yield product, minus(p, q)
 
     def _multiples(self, a: Term, b: Term) -> Iterator[tuple[Term, Term, Term]]:
         """(m, quotient, remainder) for each division of `a` by a product m b."""

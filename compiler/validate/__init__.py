@@ -15,9 +15,10 @@ Of each kernel, between its body as it was split off (`join`) and its instructio
 - reads agree: they read only elements of each argument that the body read, or what the kernel itself wrote;
 - no race: no two threads or lanes meet unordered in an element (R55, R60);
 - values: what rules did is replayed from the log, step by step, by rules that the ledger proves; the list holds the instructions of
-  its graph; a pass that does neither names the interpreter's check that covers it (`values.COVERED`).
+  its graph, accesses in their own loops; a pass that does neither names the interpreter's check that covers it (`values.COVERED`).
 
-Of a launch, plan: values that are needed at the same time share no bytes, and no written argument is passed twice.
+Of a launch, plan: values that are needed at the same time share no bytes, no written argument is passed twice, and Calls keep their
+kernels and arguments.
 
 `reader` reads the accesses of a body (`sites`) as sums over loop counters (`terms`); `decide` decides claims by sums, by trying
 every point, or by the solver; `writes`, `races`, `plan` and `values` say what has to hold. A refutation carries its values, and

@@ -119,7 +119,7 @@ def grid(unknowns: Sequence[Var], limit: int = POINTS) -> dict[Var, Numbers] | N
 def exact(*found: Lin | Cond) -> bool:
     """Whether no step of these leaves int64, and each is known."""
     for x in found:
-        if T.has_free(x):
+        if T.has_held(x):
             return False
         pending: list[Lin | Cond | App | str] = [x]
         while pending:
@@ -188,8 +188,6 @@ def _within(t: Term, v: Var) -> Term:
 
 
 def _condition(m: Model, c: Cond, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
-    if c.op == "free":
-        return smt.var(f"free-{c.args[0]}", smt.BOOL)
     if c.op == "held":
         slot, element = c.args
         assert isinstance(element, Lin)

@@ -125,7 +125,7 @@ def wraps(x: Lin | Cond | App | str) -> Iterator[App]:
     elif not isinstance(x, str):
         for a in x.args:
             yield from wraps(a)
-        if isinstance(x, App) and x.op.startswith("wrap-") and not T.has_free(x) and not any(v.loaded for v in T.unknowns(x)):
+        if isinstance(x, App) and x.op.startswith("wrap-") and not T.has_held(x) and not any(v.loaded for v in T.unknowns(x)):
             yield x
 
 
@@ -141,7 +141,7 @@ def closed(s: Site, why: Counterexample) -> Iterator[tuple[str, UOp, int]]:
     """The index and the gate of an access at the iteration of a counterexample, and what they are there."""
     put: dict[UOp, UOp] = {}
     values = {v: Lin(why.values.get(v.name, v.low)) for v in T.unknowns(s.condition, T.unknowns(s.index))}
-    if any(v.loaded for v in values) or T.has_free(s.condition):
+    if any(v.loaded for v in values) or T.has_held(s.condition):
         return
     for u in toposort(s.node):
         if u.op is Op.RANGE:

@@ -1,7 +1,7 @@
 """The memory plan: values that are needed at the same time do not share bytes, and no written argument is passed twice.
 
-Takes: the launch as LINEAR, and as PLANNED. Gives: claims `plan`. A value is needed from the first Call that takes its Buffer to
-the last one. Spec: Lowering Pipeline/Register-Memory Plan; Slice; R46, R61, R63, R126.
+Takes: the launch as KERNEL, as LINEAR, and as PLANNED. Gives: claims `plan`. A value is needed from the first Call that takes its
+Buffer to the last one. Spec: Lowering Pipeline/Register-Memory Plan; Slice; R46, R61, R63, R126.
 """
 
 from __future__ import annotations
@@ -16,11 +16,18 @@ from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 
+def kept(before: UOp, after: UOp) -> Iterator[Claim]:
+    """That the Calls of a launch have the arguments that they had, and write the same ones of them."""
+    for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
+        yield _claim(f"call {k} keeps its arguments", _truth(old.src[1:] == new.src[1:] and old.arg == new.arg))
+
+
 def plan(before: UOp, after: UOp) -> Iterator[Claim]:
-    """The claims of a launch; both have the same Calls."""
+    """The claims of the places in a launch."""
     lives: dict[UOp, tuple[int, int]] = {}
     places: dict[UOp, UOp] = {}
     for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
+        yield _claim(f"call {k} keeps its kernel", _truth(old.src[0] is new.src[0] and old.arg == new.arg))
         yield from _arguments(k, old)
         for a, b in zip(old.src[1:], new.src[1:], strict=True):
             if b.op is Op.SLICE:

@@ -119,7 +119,7 @@ def _unordered(
         around = [k for k, r in enumerate(common) if r.arg.type in GROUPS]
         return tuple(counter(r) for r in common[: around[0] if around else len(common)])
     first, last = min(a.at, b.at), max(a.at, b.at)
-    bars = [at for at, _ in body.barriers]
+    bars = [at for at, loops in body.barriers if all(r in a.loops or r in b.loops or _runs(r) for r in loops)]
     steps = [r for r in common if r.arg.type not in kinds]
     for k, r in enumerate(steps):
         begin, end = extents[r]
@@ -127,6 +127,12 @@ def _unordered(
         if r.arg.type not in GROUPS and not (between and any(begin < at < end for at in bars)):
             return tuple(counter(x) for x in steps[:k])
     return None if any(first < at < last for at in bars) else tuple(counter(r) for r in steps)
+
+
+def _runs(r: UOp) -> bool:
+    """Whether a loop has an iteration, whatever the values of variables."""
+    bounds = r.src[0].min_max
+    return bounds is not None and bounds[0] > 0
 
 
 def _extents(body: Body) -> dict[UOp, tuple[int, int]]:

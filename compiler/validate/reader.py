@@ -162,7 +162,7 @@ class _Reader:
                 return self.unknown(u)
             chosen = [whole[x.const] for x in at]
             return _stacked([*chosen]) if u.shape else chosen[0]
-        if whole is not None and not any(v.loaded for v in T.unknowns(whole)) and not T.is_free(whole):
+        if whole is not None and not any(v.loaded for v in T.unknowns(whole)):
             found: Read = T.substituted(whole, {lane_of(n): k})
             return found
         return self.unknown(u)
@@ -171,7 +171,7 @@ class _Reader:
         """A value of which only the dtype's bounds are known."""
         name = self.names.setdefault(u, f"v{len(self.names)}")
         if u.dtype is dt.bool_:
-            return Cond("free", (name,))
+            return T.negated(T.is_zero(T.of(Var(name, 0, 1, True))))
         low, high = u.min_max or (u.dtype.min, u.dtype.max)
         return T.of(Var(name, int(low), int(high), True))
 

@@ -53,7 +53,7 @@ class Lin:
 @dataclass(frozen=True, slots=True)
 class Cond:
     """A truth: `>=0`, `==0` of one sum; `and`, `or`, `not` of conditions; `true`; `held`, what the memory of an
-    argument (by its slot) holds at an element; `free`, a truth of which nothing is known."""
+    argument (by its slot) holds at an element."""
 
     op: str
     args: tuple[Lin | Cond | str, ...] = ()
@@ -145,7 +145,7 @@ def _rebuilt(op: str, args: tuple[Lin | Cond, ...]) -> Lin:
 
 def settled(a: Lin) -> Lin:
     """A sum without unknowns as a number."""
-    return a if not a.terms or unknowns(a) or has_free(a) else Lin(int(values(a, {})))
+    return a if not a.terms or unknowns(a) or has_held(a) else Lin(int(values(a, {})))
 
 
 def under(a: Lin, known: Sequence[Cond]) -> Lin:
@@ -167,7 +167,7 @@ def _sum(x: Lin | Cond) -> Lin:
 
 
 def unknowns(x: Lin | Cond | App | str, found: dict[Var, None] | None = None) -> dict[Var, None]:
-    """The unknowns of a sum or condition, in the order in which they stand there; `free` truths are not among them."""
+    """The unknowns of a sum or condition, in the order in which they stand there."""
     found = {} if found is None else found
     if isinstance(x, Lin):
         for t, _ in x.terms:
@@ -181,22 +181,13 @@ def unknowns(x: Lin | Cond | App | str, found: dict[Var, None] | None = None) ->
     return found
 
 
-def has_free(x: Lin | Cond | App | str) -> bool:
-    """Whether what memory holds, or a truth of which nothing is known, stands in it."""
+def has_held(x: Lin | Cond | App | str) -> bool:
+    """Whether what memory holds at an element stands in it."""
     if isinstance(x, str):
         return False
     if isinstance(x, Lin):
-        return any(isinstance(t, App) and has_free(t) for t, _ in x.terms)
-    return x.op in ("free", "held") or x.op.startswith("held-") or any(has_free(a) for a in x.args)
-
-
-def is_free(x: Lin | Cond | App | str) -> bool:
-    """Whether a truth of which nothing is known stands in it."""
-    if isinstance(x, str):
-        return False
-    if isinstance(x, Lin):
-        return any(isinstance(t, App) and is_free(t) for t, _ in x.terms)
-    return x.op == "free" or any(is_free(a) for a in x.args)
+        return any(isinstance(t, App) and has_held(t) for t, _ in x.terms)
+    return x.op == "held" or x.op.startswith("held-") or any(has_held(a) for a in x.args)
 
 
 # Intervals

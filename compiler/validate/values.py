@@ -17,6 +17,7 @@ from uops.compiler.validate.model import By, Counterexample, Kind, Verdict
 from uops.spec.errors import Crash
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.scope import open_ranges
 
 #: Pass or step -> the check that covers what it does to values: `uops stages` runs the interpreter on what the pass gives.
 COVERED = {
@@ -125,7 +126,8 @@ def rewritten(root: UOp, by: Mapping[UOp, UOp], taken: set[UOp] | None = None) -
 
 
 def arranged(graph: UOp, linear: UOp) -> Verdict:
-    """That a list holds each instruction of a graph once, after what it needs."""
+    """That a list holds each instruction of a graph once, after what it needs, and each access in the loops that the graph has
+    around it (R127)."""
     why = _misplaced(graph, linear)
     return Verdict(Kind.VALUE, "linearize", By.STRUCTURE, None if why is None else Counterexample({}, why))
 
@@ -144,7 +146,22 @@ def _misplaced(graph: UOp, linear: UOp) -> str | None:
         if late is not None:
             return f"instruction {at[late]} is used by {at[u]}"
     missing = next((u for u in order if u.op in _EFFECTS and u not in at), None)
-    return None if missing is None else f"a {missing.op.name} is not listed"
+    return _outside(instructions, open_ranges(order)) if missing is None else f"a {missing.op.name} is not listed"
+
+
+def _outside(instructions: Sequence[UOp], around: Mapping[UOp, frozenset[UOp]]) -> str | None:
+    """Why loops do not nest, or an access or a loop is not in the innermost of its own loops; None where all is well."""
+    loops: list[UOp] = []
+    for k, u in enumerate(instructions):
+        if u.op is Op.END:
+            closed = {loops.pop() for _ in u.src[1:] if loops}
+            if closed != set(u.src[1:]):
+                return f"instruction {k} closes loops that are not the innermost ones"
+        if u.op is Op.RANGE:
+            loops.append(u)
+        elif u.op in _EFFECTS and not (around[u].issubset(loops) and around[u].issuperset(loops[-1:])):
+            return f"instruction {k} is not in the innermost of its loops"
+    return None
 
 
 #: Pass -> what shows that it keeps the values.

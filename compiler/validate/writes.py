@@ -295,7 +295,7 @@ def _found(c: Claim, worker: Worker) -> Verdict:
     v = by_solver(c, worker)
     if v.proved:
         return v
-    if T.has_free(c.given) or T.has_free(c.goal) or any(u.loaded for u in T.unknowns(c.goal, T.unknowns(c.given))):
+    if T.has_held(c.given) or T.has_held(c.goal) or any(u.loaded for u in T.unknowns(c.goal, T.unknowns(c.given))):
         return Verdict(c.kind, c.place, By.INTERPRETER, why=BY_VALUE)
     words = v.why if v.counterexample is None else f"no iteration was found, {v.counterexample.words}"
     return Verdict(c.kind, c.place, None, why=words)

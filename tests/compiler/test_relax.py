@@ -289,3 +289,14 @@ def test_who_judges_values_refuses(command: tuple[str, ...], tmp_path: Path, mon
         default.cache_clear()
     assert result.exit_code == 2
     assert "UOPS_FAST_MATH" in result.output
+
+
+@pytest.mark.parametrize("by", [0.0, 1.0])
+def test_memory_is_read_before_a_store_that_needs_the_value_no_more(by):
+    """x becomes 0 * (2 x), which needs no x over the reals; 3 (2 x) is of the x before."""
+    x = b.param(0, (4,), dt.float32)
+    twice = b.mul(x, 2.0)
+    stored = UOp(Op.AFTER, (x, UOp(Op.STORE, (x, b.mul(twice, by)))))
+    program = uops.compile(UOp(Op.TUPLE, (stored, b.mul(twice, 3.0))), "llvm", fast_math=True)
+    found = program({"p0": np.array([1, 2, 3, 4], np.float32)}).values
+    assert found[0].tolist() == [2 * by, 4 * by, 6 * by, 8 * by] and found[1].tolist() == [6, 12, 18, 24]

@@ -8,7 +8,6 @@ import pytest
 
 from uops.backends.registry import get
 from uops.compiler.config import Config
-from uops.compiler.prove.solver import Worker
 from uops.compiler.tensor import Tensor
 from uops.compiler.tensor.realize import capture
 from uops.compiler.validate import Kind
@@ -20,13 +19,6 @@ from uops.compiler.validate.launch import recorded
 from uops.compiler.validate.reader import read
 from uops.compiler.validate.sites import Body
 from uops.compiler.validate.terms import App, Lin, Var
-
-
-@pytest.fixture(scope="module")
-def worker():
-    found = Worker()
-    yield found
-    found.close()
 
 
 def test_a_quotient_is_the_floor_at_every_point():

@@ -1,13 +1,14 @@
 """Faults planted into kernels: each is refuted, and the interpreter sees it."""
 
+import numpy as np
 import pytest
 
 from uops.compiler.prove.solver import Worker
-from uops.compiler.validate.decide import decide
 from uops.compiler.validate.kernel import kernel
-from uops.compiler.validate.model import Kind
-from uops.compiler.validate.plan import plan
-from uops.fuzz.replay_kernel import replay_kernel, replay_launch
+from uops.compiler.validate.model import By, Kind
+from uops.compiler.validate.reader import read
+from uops.compiler.validate.writes import box
+from uops.fuzz.replay_kernel import replay_kernel
 from uops.spec.node import UOp
 from uops.spec.text import parse
 
@@ -77,13 +78,6 @@ def after(**changed: object) -> UOp:
     return parse(head + extra + "%13 = index" + tail.replace("%12, %13", "%12, %24, %13" if extra else "%12, %13"))
 
 
-@pytest.fixture(scope="module")
-def worker():
-    found = Worker()
-    yield found
-    found.close()
-
-
 def refuted(before: UOp, changed: UOp, worker: Worker):
     return [v for v in kernel(before, changed, worker) if not v.proved]
 
@@ -114,6 +108,37 @@ def test_a_kernel_that_stores_nothing_any_more_is_refuted(worker):
     assert bad.kind is Kind.COVER and not bad.proved
 
 
+@pytest.mark.parametrize(("rows", "others", "place"), [(1 << 27, (1 << 27) - 1, "before"), ((1 << 27) - 1, 1 << 27, "after")])
+def test_of_a_memory_too_great_to_mark_the_solver_finds_what_one_body_alone_writes(rows, others, place, worker):
+    before, after = (
+        parse(t.replace("240", str(n)).replace(f"({n})", f"({1 << 27})")) for t, n in ((ONES, rows), (ONES_LISTED, others))
+    )
+    (bad,) = refuted(before, after, worker)
+    assert bad.kind is Kind.COVER and bad.place == f"store of argument 0 {place}"
+
+
+def test_stores_with_gates_of_their_own_are_not_one(worker):
+    """Elements at odd places are written for five iterations."""
+    text = """
+%0 = param (134217728), slot=0 : f32
+%1 = range 67108864, axis_id=0, type=loop
+%2 = mul %1, 2
+%3 = index %0, %2
+%4 = const 1.0 : f32
+%5 = store %3, %4
+%6 = add %2, 1
+%7 = index %0, %6
+%8 = cmplt %1, {limit}
+%9 = store %7, %4, %8
+%10 = group %5, %9
+%11 = end %10, %1
+%12 = linear %0, %1, %2, %3, %5, %6, %7, %8, %9, %10, %11
+"""
+    before = parse(ONES.replace("240", str(1 << 27)))
+    for limit, kinds in ((1 << 26, set()), (5, {Kind.COVER})):
+        assert {v.kind for v in refuted(before, parse(text.format(limit=limit)), worker)} == kinds
+
+
 def test_a_thread_per_row_is_no_race_and_one_for_all_rows_is(worker):
     assert not refuted(parse(BEFORE), after(outer="thread"), worker)
     bad = refuted(parse(BEFORE), after(outer="thread", stride=0), worker)
@@ -121,26 +146,32 @@ def test_a_thread_per_row_is_no_race_and_one_for_all_rows_is(worker):
     assert replay_kernel(parse(BEFORE), after(outer="thread", stride=0)).confirmed
 
 
-#: Each element becomes the next one, in place.
-NEXT = """
-%0 = param (4), slot=0 : f32
-%1 = range 3, axis_id=0, type={outer}
-%2 = cast %1 : i32
-%3 = const 1 : i32
-%4 = add %2, %3
-%5 = index %0, %4
-%6 = load %5
-%7 = index %0, %2
-%8 = store %7, %6
-%9 = end %8, %1
-%10 = linear %0, %1, %2, %4, %5, %6, %7, %8, %9
+def test_an_element_that_two_sums_of_counters_give_is_written_twice(worker):
+    """5 is 1 + 4 and 0 + 5: each counter counts more than the one before it alone gives."""
+    text = """
+%0 = param (13), slot=0 : f32
+%1 = range 4, axis_id=0, type=loop
+%2 = range 2, axis_id=1, type=loop
+%3 = range 2, axis_id=2, type=loop
+%4 = mul %2, 4
+%5 = mul %3, 5
+%6 = add %1, %4
+%7 = add %6, %5
+%8 = index %0, %7
+%9 = const 1.0 : f32
+%10 = store %8, %9
+%11 = end %10, %3
+%12 = end %11, %2
+%13 = end %12, %1
+%14 = linear %0, %1, %2, %4, %3, %5, %6, %7, %8, %10, %11, %12, %13
 """
+    assert {v.kind for v in refuted(parse(ONES.replace("240", "13")), parse(text), worker)} == {Kind.ONCE}
 
 
-def test_a_thread_that_reads_what_another_one_writes_is_a_race(worker):
-    before = parse(NEXT.format(outer="loop"))
-    assert not refuted(before, before, worker)
-    assert {v.kind for v in refuted(before, parse(NEXT.format(outer="thread")), worker)} == {Kind.RACE}
+def test_what_is_beyond_a_memory_is_no_part_of_it():
+    (store,) = read(parse(ONES)).sites
+    for size in (239, 240):
+        assert (box(store, np.zeros(size, np.bool_)) is None) is (size < 240)
 
 
 # A gate
@@ -223,6 +254,9 @@ ONES = """
 """
 
 
+ONES_LISTED = WIDE.format(width="i32")
+
+
 def test_a_width_that_wraps_is_refuted_and_replays(worker):
     assert not refuted(parse(ONES), parse(WIDE.format(width="i16")), worker)
     bad = refuted(parse(ONES), parse(WIDE.format(width="i8")), worker)
@@ -230,54 +264,53 @@ def test_a_width_that_wraps_is_refuted_and_replays(worker):
     assert replay_kernel(parse(ONES), parse(WIDE.format(width="i8")), bad[0].counterexample).confirmed
 
 
-# A barrier
+# A truth of which nothing is known
 
-SHARED = """
-%0 = param (8), slot=0 : f32
-%1 = param (8), slot=1 : f32
-%2 = buffer size=8, device="CPU", addrspace=local, unique=1 : f32
-%3 = range 8, axis_id=0, type=local
-%4 = cast %3 : i32
-%5 = index %2, %4
-%6 = index %1, %4
-%7 = load %6
-%8 = store %5, %7
-%9 = {order}
-%10 = after %2, %9
-%11 = const 7 : i32
-%12 = sub %11, %4
-%13 = index %10, %12
-%14 = load %13
-%15 = index %0, {out}
-%16 = store %15, %14
-%17 = end %16, %3
-%18 = linear %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %12, %13, %14, %15, %16, %17
+CHOSEN = """
+%0 = param (3), slot=0 : f32
+%1 = range 3, axis_id=0, type={outer}
+%2 = param (3), slot=1 : f32
+%3 = index %2, %1
+%4 = load %3
+%5 = const 0.0 : f32
+%6 = {truth} %4, %5
+%7 = not %6
+%8 = index %0, %1
+%9 = store %8, %5, %6
+%10 = const 2 : index
+%11 = sub %10, %1
+%12 = index %0, %11
+%13 = store %12, %5, %7
+%14 = group {stores}
+%15 = end %14, %1
+{root}
 """
-EIGHT = FIVE.replace("(5)", "(8)").replace("range 5", "range 8")
+CHOSEN_LISTED = "%16 = linear %0, %1, %2, %3, %4, %6, %7, %8, %9, {other}%14, %15"
 
 
-def test_a_dropped_barrier_is_refuted_and_replays(worker):
-    right, wrong = (parse(SHARED.format(order=order, out="%12")) for order in ("barrier %8", "group %8"))
-    assert not refuted(parse(EIGHT), right, worker)
-    bad = refuted(parse(EIGHT), wrong, worker)
-    assert {v.kind for v in bad} == {Kind.RACE}
-    assert replay_kernel(parse(EIGHT), wrong).confirmed
+def chosen(outer: str = "loop", truth: str = "cmplt", stores: str = "%9, %13", listed: bool = True) -> UOp:
+    other = "%11, %12, %13, " if "%13" in stores else ""
+    root = CHOSEN_LISTED.format(other=other) if listed else '%16 = sink %15, name="chosen"'
+    return parse(CHOSEN.format(outer=outer, truth=truth, stores=stores, root=root))
 
 
-@pytest.mark.parametrize("lanes", [2, 8])
-def test_a_barrier_orders_nothing_that_comes_after_it(lanes, worker):
-    wrong = (
-        SHARED.format(order="barrier %8", out="%11").replace("range 8", f"range {lanes}").replace("const 7", f"const {lanes - 1}")
-    )
-    bad = refuted(parse(EIGHT), parse(wrong), worker)
-    assert any(v.kind is Kind.RACE and v.place.startswith("argument 0") for v in bad)
+@pytest.mark.parametrize(("outer", "kinds"), [("loop", {Kind.ONCE}), ("thread", {Kind.ONCE, Kind.RACE})])
+def test_a_truth_of_one_iteration_is_not_that_of_another(outer, kinds, worker):
+    """An element is written at x[0] < 0 by the first Store, and by the other one where x[2] < 0 does not hold."""
+    found = kernel(chosen(listed=False), chosen(outer), worker)
+    assert {v.kind for v in found if v.counterexample is not None} == kinds
+
+
+def test_a_truth_of_the_body_before_is_not_another_one_after(worker):
+    found = kernel(chosen(stores="%9", listed=False), chosen(truth="cmpgt", stores="%9"), worker)
+    assert {v.by for v in found if v.kind is Kind.COVER} == {By.INTERPRETER}
 
 
 # An index that memory holds
 
 SCATTER = """
 %0 = param (8), slot=0 : f32
-%1 = range 3, axis_id=0, type={outer}
+%1 = range {rows}, axis_id=0, type={outer}
 %2 = range 2, axis_id=1, type=loop
 %3 = param (3), slot=1 : i32
 %4 = index %3, {held}
@@ -301,8 +334,8 @@ SCATTER = """
 LISTED = "%20 = linear %0, %1, %2, %3, %4, %5, %6, %8, %9, %10, %13, %15, %16, %17, %18, %19"
 
 
-def scatter(root: str = LISTED, outer: str = "loop", held: str = "%1", column: str = "%2") -> UOp:
-    return parse(SCATTER.format(root=root, outer=outer, held=held, column=column))
+def scatter(root: str = LISTED, outer: str = "loop", held: str = "%1", column: str = "%2", rows: int = 3) -> UOp:
+    return parse(SCATTER.format(root=root, outer=outer, held=held, column=column, rows=rows))
 
 
 @pytest.mark.parametrize(
@@ -310,6 +343,7 @@ def scatter(root: str = LISTED, outer: str = "loop", held: str = "%1", column: s
     [
         ({}, set()),
         ({"outer": "thread"}, {Kind.ONCE, Kind.RACE}),
+        ({"rows": 2}, {Kind.ONCE}),
         ({"column": "%7"}, {Kind.BOUNDS}),
         ({"column": "%1"}, {Kind.BOUNDS}),
     ],
@@ -317,6 +351,42 @@ def scatter(root: str = LISTED, outer: str = "loop", held: str = "%1", column: s
 def test_a_store_whose_index_memory_holds_stays_in_its_loops_in_their_order(changed, kinds, worker):
     found = kernel(scatter('%20 = sink %19, name="scatter"'), scatter(**changed), worker)
     assert {v.kind for v in found if not v.proved} == kinds
+
+
+#: Each iteration stores to an element that memory names, and to the one behind it.
+TWO = """
+%0 = param (4), slot=0 : f32
+%1 = param (3), slot=1 : i32
+%2 = const 0 : i32
+%3 = const 2 : i32
+%4 = const 1 : index
+{stores}
+{root}
+"""
+STORED = """
+%{0} = range 3, axis_id={axis}, type=loop
+%{1} = index %1, %{0}
+%{2} = load %{1}
+%{3} = cast %{2} : index
+%{4} = cmpge %{2}, %2
+%{5} = cmple %{2}, %3
+%{6} = and %{4}, %{5}
+"""
+
+
+def test_stores_whose_index_memory_holds_do_not_leave_the_loop_that_orders_them(worker):
+    """Where memory names 0 and then 1, element 1 is first the second Store's and then the first one's."""
+    one = STORED.format(*range(10, 17), axis=0) + "%20 = index %0, %13\n%21 = const 1.0 : f32\n%22 = store %20, %21, %16\n"
+    here = "%23 = add %13, %4\n%24 = index %0, %23\n%25 = const 2.0 : f32\n%26 = store %24, %25, %16\n"
+    there = STORED.format(*range(30, 37), axis=1) + here.replace("%13", "%33").replace("%16", "%36")
+    together = one + here + "%27 = group %22, %26\n%28 = end %27, %10\n"
+    apart = one + "%27 = end %22, %10\n" + there + "%28 = end %26, %30\n"
+    before = parse(TWO.format(stores=together, root='%40 = sink %28, name="two"'))
+    listed = "%40 = linear %0, %1, %10, %11, %12, %13, %14, %15, %16, %20, %22, "
+    same = parse(TWO.format(stores=together, root=listed + "%23, %24, %26, %27, %28"))
+    other = listed + "%27, %30, %31, %32, %33, %34, %35, %36, %23, %24, %26, %28"
+    assert not refuted(before, same, worker)
+    assert Kind.ONCE in {v.kind for v in refuted(before, parse(TWO.format(stores=apart, root=other)), worker)}
 
 
 # A named variable
@@ -355,6 +425,23 @@ def test_what_is_written_for_another_value_of_a_variable_does_not_count(worker):
     assert bad.kind is Kind.COVER and str(bad).endswith("element 1 is not written, where n = 2")
 
 
+def test_of_many_values_of_a_variable_each_has_its_own_elements(worker):
+    """Of 200 values together, both bodies write all elements."""
+    text = """
+%0 = param (200), slot=0 : f32
+%1 = param (), slot=none, name="n", bounds=[0, 199] : index
+%2 = sub 199, %1
+%3 = index %0, {at}
+%4 = const 1.0 : f32
+%5 = store %3, %4
+%6 = {root}
+"""
+    before = parse(text.format(at="%1", root="sink %5"))
+    for at, kinds in (("%1", set()), ("%2", {Kind.COVER})):
+        after = parse(text.format(at=at, root="linear %0, %1, %2, %3, %5"))
+        assert {v.kind for v in refuted(before, after, worker)} == kinds
+
+
 def test_a_variable_is_told_from_a_loop_that_has_its_name(worker):
     before = ONES.replace("240", "4")
     after = """
@@ -369,62 +456,3 @@ def test_a_variable_is_told_from_a_loop_that_has_its_name(worker):
 """
     assert not refuted(parse(before), parse(after.format(at="%1")), worker)
     assert {v.kind for v in refuted(parse(before), parse(after.format(at="%2")), worker)} == {Kind.ONCE}
-
-
-# A plan
-
-LAUNCH = """
-%0 = param (8), slot=0 : f32
-%1 = range 8, axis_id=0, type=loop
-%2 = index %0, %1
-%3 = param (8), slot=1 : f32
-%4 = index %3, %1
-%5 = load %4
-%6 = store %2, %5
-%7 = end %6, %1
-%8 = sink %7, name="copy"
-%9 = param (8), slot=0 : f32
-%10 = buffer size=8, device="CPU", addrspace=global, unique=1 : f32
-%11 = buffer size=8, device="CPU", addrspace=global, unique=2 : f32
-%12 = buffer size=8, device="CPU", addrspace=global, unique=3 : f32
-%13 = buffer size=8, device="CPU", addrspace=global, unique=4 : f32
-%14 = buffer size=128, device="CPU", addrspace=global, unique=5 : u8
-{places}
-%17 = call %8, {a}, %10, written=[0]
-%18 = call %8, {b}, %10, written=[0]
-%19 = call %8, %13, {a}, written=[0]
-%20 = call %8, %12, {b}, written=[0]
-%21 = linear %17, %18, %19, %20
-"""
-OTHER = '%15 = buffer size=8, device="CPU", addrspace=global, unique=6 : f32'
-PLACES = "%15 = slice %14, 0, size=8 : f32\n%16 = slice %14, {offset}, size=8 : f32"
-
-
-def test_an_overlapping_plan_is_refuted_and_replays(worker):
-    before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
-    right, wrong = (parse(LAUNCH.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (64, 16))
-    assert all(decide(c, worker).proved for c in plan(before, right))
-    bad = [v for c in plan(before, wrong) if not (v := decide(c, worker)).proved]
-    assert [v.kind for v in bad] == [Kind.PLAN] and "at the same time" in bad[0].place
-    assert replay_launch(before, wrong).confirmed and not replay_launch(before, right).confirmed
-
-
-def test_what_a_call_reads_and_what_it_writes_share_no_bytes(worker):
-    chain = LAUNCH.replace("%18 = call %8, {b}, %10", "%18 = call %8, {b}, {a}").replace("%13, {a}, written", "%13, {b}, written")
-    before = parse(chain.format(places=OTHER, a="%11", b="%15"))
-    right, wrong = (parse(chain.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (32, 0))
-    assert all(decide(c, worker).proved for c in plan(before, right))
-    bad = [v for c in plan(before, wrong) if not (v := decide(c, worker)).proved]
-    assert [v.kind for v in bad] == [Kind.PLAN] and "at the same time" in bad[0].place
-
-
-def test_a_place_beyond_the_arena_and_an_argument_passed_twice_are_refuted(worker):
-    before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
-    beyond = parse(LAUNCH.format(places=PLACES.format(offset=112), a="%15", b="%16"))
-    assert _open(before, beyond, worker) == {"buffer 6 is inside of its arena"}
-    twice = parse(LAUNCH.replace("%13, {a}, written", "%13, %13, written").format(places=OTHER, a="%11", b="%15"))
-    assert _open(twice, twice, worker) == {"call 2 writes argument 0 and has it once"}
-
-
-def _open(before: UOp, after: UOp, worker: Worker) -> set[str]:
-    return {v.place for v in (decide(c, worker) for c in plan(before, after)) if not v.proved}

@@ -84,7 +84,7 @@ HELD = """
 @pytest.mark.parametrize(("memory", "known"), [("%1", True), ("%0", False)])
 def test_what_memory_holds_is_a_function_of_the_element_where_the_kernel_does_not_write_it(memory, known):
     (store,) = (s for s in read(parse(HELD.format(memory=memory))).sites if s.writes)
-    assert isinstance(store.index, Lin) and T.has_free(store.index) is known
+    assert isinstance(store.index, Lin) and T.has_held(store.index) is known
     assert any(v.loaded for v in T.unknowns(store.index)) is not known
 
 

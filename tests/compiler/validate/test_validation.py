@@ -91,6 +91,21 @@ def test_other_instructions_for_a_body_that_was_validated_are_validated_anew():
     assert Kind.COVER in {v.kind for v in validate(passed, steps, log).kernels[0].bad}
 
 
+def test_a_launch_of_which_a_pass_changes_an_argument_or_a_kernel_is_refused():
+    passed, steps, log = recorded(b.sub(b.param(0, (4,), dt.float32), b.param(1, (4,), dt.float32)), get("c").target, NEVER)
+    (call,) = passed["linearize"].src
+    body, out, x, y = call.src
+    swapped = passed["linearize"].replace(src=(call.replace(src=(body, out, y, x)),))
+    silent = passed["linearize"].replace(src=(call.replace(arg=replace(call.arg, written=())),))
+    other = parse(show(passed["linearize"]).replace("range 4,", "range 3,"))
+    for changed, place in (
+        ({"linearize": swapped, "plan": swapped}, "call 0 keeps its arguments"),
+        ({"linearize": silent, "plan": silent}, "call 0 keeps its arguments"),
+        ({"plan": other}, "call 0 keeps its kernel"),
+    ):
+        assert [v.place for v in validate({**passed, **changed}, steps, log).verdicts if not v.proved] == [place]
+
+
 def test_it_is_an_option_of_compile_for_targets_of_the_compiler():
     taken()
     program = uops.compile(product(), "c", validate=True)
@@ -159,6 +174,84 @@ def test_a_list_that_leaves_out_or_misplaces_an_instruction_is_refused():
     index = store.src[0]
     for instructions, proved in (((index.src[0], index, store), True), ((index.src[0], index), False), ((store, index), False)):
         assert arranged(graph, b.UOp(b.Op.LINEAR, instructions)).proved is proved
+
+
+#: A sum in a register, which is 0 at first.
+SUMMED = """
+%0 = param (1), slot=0 : f32
+%1 = param (4), slot=1 : f32
+%2 = buffer size=1, device="CPU", addrspace=reg, unique=1 : f32
+%3 = const 0.0 : f32
+%4 = index %2, 0
+%5 = store %4, %3
+%6 = range 4, axis_id=0, type=reduce
+%7 = after %2, %5, %6
+%8 = index %7, 0
+%9 = load %8
+%10 = index %1, %6
+%11 = load %10
+%12 = add %9, %11
+%13 = store %8, %12
+%14 = end %13, %6
+%15 = after %2, %14
+%16 = index %15, 0
+%17 = load %16
+%18 = index %0, 0
+%19 = store %18, %17
+%20 = {root}
+"""
+
+
+@pytest.mark.parametrize(
+    ("listed", "why"),
+    [
+        ("%4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15", ""),
+        ("%4, %6, %5, %7, %8, %9, %10, %11, %12, %13, %14, %15", "instruction 5 is not in the innermost of its loops"),
+        ("%4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %15, %14", "instruction 14 is used by 13"),
+        ("%4, %5, %11, %6, %7, %8, %9, %12, %13, %14, %15", "instruction 5 is not in the innermost of its loops"),
+    ],
+)
+def test_a_list_that_moves_an_access_into_a_loop_or_out_of_one_is_refused(listed, why):
+    graph = parse(SUMMED.format(root="sink %19"))
+    linear = parse(SUMMED.format(root=f"linear %0, %1, %2, {listed}, %16, %17, %18, %19"))
+    found = arranged(graph, linear)
+    assert (found.counterexample.words if found.counterexample else "") == why
+
+
+def test_a_loop_that_is_moved_into_another_one_is_refused():
+    text = (
+        SUMMED.split("%15 =")[0]
+        + """
+%15 = param (2), slot=2 : f32
+%16 = range 2, axis_id=1, type=loop
+%17 = index %15, %16
+%18 = store %17, %3
+%19 = end %18, %16
+%20 = """
+    )
+    graph = parse(text + "sink %14, %19")
+    first, other = "%4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14", "%16, %17, %18, %19"
+    for listed, proved in ((f"{first}, {other}", True), (f"%16, {first}, %17, %18, %19", False)):
+        assert arranged(graph, parse(text + f"linear %1, %2, %15, {listed}")).proved is proved
+
+
+def test_loops_that_do_not_nest_in_a_list_are_refused():
+    text = """
+%0 = param (6), slot=0 : f32
+%1 = range 2, axis_id=0, type=loop
+%2 = range 3, axis_id=1, type=loop
+%3 = mul %1, 3
+%4 = add %3, %2
+%5 = index %0, %4
+%6 = const 1.0 : f32
+%7 = store %5, %6
+%8 = end %7, %2
+%9 = end %8, %1
+%10 = """
+    graph = parse(text + "sink %9")
+    for ranges, why in (("%1, %3, %2", ""), ("%2, %1, %3", "instruction 7 closes loops that are not the innermost ones")):
+        found = arranged(graph, parse(text + f"linear %0, {ranges}, %4, %5, %7, %8, %9")).counterexample
+        assert (found.words if found else "") == why
 
 
 # Claims

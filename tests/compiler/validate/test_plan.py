@@ -1,0 +1,73 @@
+"""Plans of a launch in which values share bytes, leave their arena, or are passed twice: each is refuted."""
+
+from uops.compiler.prove.solver import Worker
+from uops.compiler.validate.decide import decide
+from uops.compiler.validate.model import Kind
+from uops.compiler.validate.plan import plan
+from uops.fuzz.replay_kernel import replay_launch
+from uops.spec.node import UOp
+from uops.spec.text import parse
+
+LAUNCH = """
+%0 = param (8), slot=0 : f32
+%1 = range 8, axis_id=0, type=loop
+%2 = index %0, %1
+%3 = param (8), slot=1 : f32
+%4 = index %3, %1
+%5 = load %4
+%6 = store %2, %5
+%7 = end %6, %1
+%8 = sink %7, name="copy"
+%9 = param (8), slot=0 : f32
+%10 = buffer size=8, device="CPU", addrspace=global, unique=1 : f32
+%11 = buffer size=8, device="CPU", addrspace=global, unique=2 : f32
+%12 = buffer size=8, device="CPU", addrspace=global, unique=3 : f32
+%13 = buffer size=8, device="CPU", addrspace=global, unique=4 : f32
+%14 = buffer size=128, device="CPU", addrspace=global, unique=5 : u8
+{places}
+%17 = call %8, {a}, %10, written=[0]
+%18 = call %8, {b}, %10, written=[0]
+%19 = call %8, %13, {a}, written=[0]
+%20 = call %8, %12, {b}, written=[0]
+%21 = linear %17, %18, %19, %20
+"""
+OTHER = '%15 = buffer size=8, device="CPU", addrspace=global, unique=6 : f32'
+PLACES = "%15 = slice %14, 0, size=8 : f32\n%16 = slice %14, {offset}, size=8 : f32"
+
+
+def test_an_overlapping_plan_is_refuted_and_replays(worker):
+    before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
+    right, wrong = (parse(LAUNCH.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (64, 16))
+    assert all(decide(c, worker).proved for c in plan(before, right))
+    bad = [v for c in plan(before, wrong) if not (v := decide(c, worker)).proved]
+    assert [v.kind for v in bad] == [Kind.PLAN] and "at the same time" in bad[0].place
+    assert replay_launch(before, wrong).confirmed and not replay_launch(before, right).confirmed
+
+
+def test_what_a_call_reads_and_what_it_writes_share_no_bytes(worker):
+    chain = LAUNCH.replace("%18 = call %8, {b}, %10", "%18 = call %8, {b}, {a}").replace("%13, {a}, written", "%13, {b}, written")
+    before = parse(chain.format(places=OTHER, a="%11", b="%15"))
+    right, wrong = (parse(chain.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (32, 0))
+    assert all(decide(c, worker).proved for c in plan(before, right))
+    bad = [v for c in plan(before, wrong) if not (v := decide(c, worker)).proved]
+    assert [v.kind for v in bad] == [Kind.PLAN] and "at the same time" in bad[0].place
+
+
+def test_two_values_that_one_call_alone_has_share_no_bytes(worker):
+    one = LAUNCH.split("%17 =")[0] + "%17 = call %8, {a}, {b}, written=[0, 1]\n%18 = linear %17"
+    before = parse(one.format(places=OTHER, a="%11", b="%15"))
+    assert _open(before, parse(one.format(places=PLACES.format(offset=32), a="%15", b="%16")), worker) == set()
+    overlapping = parse(one.format(places=PLACES.format(offset=16), a="%15", b="%16"))
+    assert _open(before, overlapping, worker) == {"buffer 2 and buffer 6 are needed at the same time"}
+
+
+def test_a_place_beyond_the_arena_and_an_argument_passed_twice_are_refuted(worker):
+    before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
+    beyond = parse(LAUNCH.format(places=PLACES.format(offset=112), a="%15", b="%16"))
+    assert _open(before, beyond, worker) == {"buffer 6 is inside of its arena"}
+    twice = parse(LAUNCH.replace("%13, {a}, written", "%13, %13, written").format(places=OTHER, a="%11", b="%15"))
+    assert _open(twice, twice, worker) == {"call 2 writes argument 0 and has it once"}
+
+
+def _open(before: UOp, after: UOp, worker: Worker) -> set[str]:
+    return {v.place for v in (decide(c, worker) for c in plan(before, after)) if not v.proved}
