@@ -5,9 +5,9 @@
 All figures are processor time of one process, in the code that campaigns run, on cases of the kind `tensor` of at most `--largest`
 nodes; `all sizes` is on cases as they come. `differential` generates a case, takes the interpreter's allowed sets, compiles at the
 fast tier between guard pages, runs and judges; `everything` asks every oracle as often as a campaign does. The parts are measured
-apart, on the same programs, each in all of them at once. Garbage is collected as in a campaign, after as many cases, and cases of
-another seed go before, so that what a process does once is done. A call of np.add on one element, taken between the cases, says how
-fast the machine was.
+apart, on the same programs, each in all of them at once; machine code is made and linked for several cases together, as campaigns
+have it. Garbage is collected as in a campaign, after as many cases, and cases of another seed go before, so that what a process
+does once is done. A call of np.add on one element, taken between the cases, says how fast the machine was.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import json
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -76,33 +77,56 @@ def rates(backend: str, seed: int, sizes: dict[str, list[int]]) -> dict[str, Rat
     """Of the cases of each size."""
     from uops.fuzz import oracles
     from uops.fuzz.examine import Bench, Setup
-    from uops.fuzz.serve import COLLECT
+    from uops.fuzz.serve import COLLECT, TOGETHER
 
     found: dict[str, Rates] = {size: {} for size in sizes}
     for name, judges in (("differential", DIFFERENTIAL), ("everything", oracles.DEFAULT)):
         warm, bench = (Bench(Setup(backend, s, oracles=judges)) for s in (seed + 1, seed))
-        for k in range(WARM):
-            warm.case(k)
+        deque(warm.cases(range(WARM)), 0)
         for size, cases in sizes.items():
             spent, adds = [], []
             for at in range(0, len(cases), COLLECT):
                 adds.append(add_call())
                 start = clock()
-                for k in cases[at : at + COLLECT]:
-                    bench.case(k)
+                for first in range(at, min(at + COLLECT, len(cases)), TOGETHER):
+                    deque(bench.cases(cases[first : first + TOGETHER]), 0)
                 gc.collect()
                 spent.append(clock() - start)
             found[size][name] = sum(spent) / len(cases), sum(s / a for s, a in zip(spent, adds, strict=True)) / len(cases)
     return found
 
 
+def linked(target: Any, sources: list[str]) -> list[Any]:
+    """The kernels of texts, as campaigns have them made."""
+    from uops.fuzz.subject import Together
+
+    return target.together(sources) if isinstance(target, Together) else [target.load(target.compile(s)) for s in sources]
+
+
+def ran(programs: list[tuple[Any, Any, Any]]) -> float:
+    """Seconds each of running programs whose kernels are made."""
+    from uops.fuzz.native import run_program
+    from uops.fuzz.serve import COLLECT
+
+    def run(program: tuple[Any, Any, Any]) -> None:
+        lowered, judge, target = program
+        judge.read(run_program(lowered, target, judge.given))
+
+    spent = 0.0
+    for at in range(0, len(programs), COLLECT):  # of so many the kernels are kept
+        some = programs[at : at + COLLECT]
+        deque(map(run, some), 0)
+        spent += mean(run, some) * len(some)
+    return spent / len(programs)
+
+
 def parts(backend: str, seed: int, cases: list[int]) -> dict[str, float]:
     """Milliseconds a case of each part of the differential oracle."""
     from uops.compiler import pipeline
     from uops.fuzz import kinds
-    from uops.fuzz.native import run_program
     from uops.fuzz.oracles import Context
     from uops.fuzz.schedules import lowered
+    from uops.fuzz.serve import TOGETHER
     from uops.fuzz.stages import Judge
     from uops.fuzz.subject import Subject
 
@@ -122,15 +146,13 @@ def parts(backend: str, seed: int, cases: list[int]) -> dict[str, float]:
     sources: list[str] = []
     linears = [{c.src[0] for c in programs[s.graph].src} for s in samples]
     found["render"] = mean(lambda kernels: sources.extend(target.render(k) for k in kernels), linears)
-    scale = len(sources) / len(samples)
-    binaries: list[bytes] = []
-    found["machine code"] = mean(lambda s: binaries.append(target.compile(s)), sources) * scale
-    found["link"] = mean(target.load, binaries) * scale
-    whole = [lowered(s.graph, target, pipeline.PIPELINE) for s in samples]
+    kernels: list[Any] = []
+    groups = [sources[k : k + TOGETHER] for k in range(0, len(sources), TOGETHER)]
+    found["machine code"] = mean(lambda group: kernels.extend(linked(target, group)), groups) * len(groups) / len(samples)
+    whole = [lowered(s.graph, subject.target, pipeline.PIPELINE) for s in samples]
     judges = [Judge(s.graph, s.inputs, expected=c.expected) for s, c in zip(samples, contexts, strict=True)]
-    run = mean(lambda pair: pair[1].read(run_program(pair[0], target, pair[1].given)), list(zip(whole, judges, strict=True)))
-    found["run"] = max(0.0, run - found["link"])
-    return {name: 1000 * s for name, s in found.items()} | {"kernels": scale}
+    found["run"] = ran([(p, j, subject.target) for p, j in zip(whole, judges, strict=True)])
+    return {name: 1000 * s for name, s in found.items()} | {"kernels": len(sources) / len(samples)}
 
 
 def main() -> None:

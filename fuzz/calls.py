@@ -37,24 +37,28 @@ _SPOILT = 3
 _EFFECTS = frozenset({Op.TUPLE, Op.SINK, Op.GROUP, Op.FUNCTION, Op.STORE, Op.CALL})
 
 
-class _InPython(Compiled):
-    """A program that is called by the contract in Python alone; its kernels are those of any other."""
-
-    native = False
-
-
-def faults(graph: UOp, inputs: Mapping[str, Any], target: Target, wanted: Outputs, draw: Draw) -> Fault | None:
-    """The first fault of some calls. Raises what compiling raises."""
+def faults(
+    graph: UOp, inputs: Mapping[str, Any], target: Target, wanted: Outputs, draw: Draw, own: Target | None = None
+) -> Fault | None:  # fmt: skip
+    """The first fault of some calls. `own`: the target itself, of one that remembers machine code. Raises what compiling raises."""
+    enlarged = draw.chance(50)
     program = compile(graph, target, Config())
     before = {k: np.array(v) for k, v in inputs.items()}
     found = outputs_of(program(inputs))
     fault = next((f for k in wanted if k in found and (f := differs(k, wanted[k], found[k]))), None)
     fault = fault or _changed(before, inputs) or _shared(program, inputs)
     if fault is None and isinstance(target, Enters):
-        in_python = _InPython(graph, target, Config())
+        in_python = _called_in_python(program)
         spoilt = (_spoilt(program, in_python, inputs, draw) for _ in range(_SPOILT))
         fault = next(filter(None, spoilt), None)
-    return fault or _large(graph, inputs, target) or _beside(graph, inputs, target)
+    return fault or (_large(graph, inputs, target) if enlarged else _beside(graph, inputs, own or target))
+
+
+def _called_in_python(program: Compiled) -> Compiled:
+    """The program, called by the contract in Python alone."""
+    found = copy.copy(program)
+    found._entered, found.function = None, found._general
+    return found
 
 
 def _changed(before: Mapping[str, Array], inputs: Mapping[str, Any]) -> Fault | None:

@@ -7,14 +7,15 @@ Takes: a `Setup`, which says all that decides a campaign, and the number of a ca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from uops.compiler import pipeline
-from uops.compiler.memory import Memory, remembering
+from uops.compiler.memory import remembering
 from uops.compiler.target import Target
 from uops.fuzz import kinds, oracles
 from uops.fuzz.bisect import bisect
@@ -140,6 +141,8 @@ class Bench:
         self.subject = Subject(setup.backend, setup.options)
         self.against = Subject(setup.against) if setup.against else None
         self.oracles = oracles.chosen(setup.oracles, self.subject, self.against)
+        #: Whether several cases are examined faster at once.
+        self.together = self.subject.target is not None and self.subject.target.joins
 
     def sample(self, k: int) -> Sample:
         return kinds.sample(self.setup.seed, k, self.setup.kinds)
@@ -155,20 +158,39 @@ class Bench:
     def case(self, k: int, told: Told = lambda name: None) -> Examined:
         """Make case `k` and judge it; `told` hears of each oracle before it is asked."""
         told("generator")
+        made = self._made(k)
+        return made if isinstance(made, Examined) else self._examined(k, made, told)
+
+    def cases(self, ks: Sequence[int], at: Callable[[int], Any] = lambda k: None) -> Iterator[Examined]:
+        """What `case` gives of each, with the machine code of their own runs made together; `at` hears what is at work."""
+        begun = []
+        for k in ks:
+            at(k)
+            begun.append((k, made := self._made(k)))
+            if isinstance(made, Context) and self.together and KINDS[made.sample.kind].dialect is Dialect.TENSOR:
+                with suppress(Exception), remembering(made.memory):  # its own run meets again what is raised
+                    _ = made.program
+        for k, made in begun:
+            at(k)
+            yield made if isinstance(made, Examined) else self._examined(k, made)
+
+    def _made(self, k: int) -> Context | Examined:
         try:
             sample = self.sample(k)
         except Exception as e:
             return Examined(k, "generator", raised(e), Counter(cases=1))
-        seed = self.seed(k)
-        c = self._context(sample, seed)
+        c = self._context(sample, self.seed(k))
         c.counts.update(cases=1, **{f"kind:{sample.kind}": 1})
-        with remembering(Memory()):  # of the program's nodes, which most oracles ask the same about
+        return c
+
+    def _examined(self, k: int, c: Context, told: Told = lambda name: None) -> Examined:
+        with remembering(c.memory):
             try:
-                found = oracles.first_fault(c, self.due(seed), told)
+                found = oracles.first_fault(c, self.due(c.seed), told)
             except Refused as e:
                 c.counts[f"refused:{_reason(e)}"] += 1
                 found = None
-            _cover(c, sample)
+            _cover(c)
         oracle, fault = found or (None, None)
         return Examined(k, oracle, fault, c.counts)
 
@@ -221,9 +243,9 @@ def _reason(e: Refused) -> str:
     return str(e).split(":")[0].splitlines()[0][:60]
 
 
-def _cover(c: Context, sample: Sample) -> None:
+def _cover(c: Context) -> None:
     """Count which rows met which dtypes, and how wide the allowed sets are."""
-    c.counts.update({f"row:{ROWS[u.op].id}|{u.dtype.name}" for u in toposort(sample.graph) if u.op in ROWS})
+    c.counts.update({f"row:{ROWS[u.op].id}|{u.dtype.name}" for u in toposort(c.sample.graph) if u.op in ROWS})
     expected = c.__dict__.get("expected")
     for s in () if expected is None else expected.__dict__.get("strict", {}).values():
         for name, n in s.kinds().items():

@@ -39,10 +39,10 @@ class _Serving(Process):
     """The process, whose child may die and is followed by another."""
 
     module: ClassVar[str] = "uops.fuzz.serve"
-    compiler = False
+    compiler = together = False
 
     def greeted(self, greeting: Mapping[str, Any]) -> None:
-        self.compiler = greeting["compiler"]
+        self.compiler, self.together = greeting["compiler"], greeting["together"]
 
     def ask(self, header: Json, body: bytes, seconds: float) -> Frame:
         """The first answer. Raises Lost."""
@@ -121,12 +121,16 @@ class Examiner:
             self._renew()
         ended: dict[int, Json] = {}
         deaths = 0
+        together = self._ready().together
         while True:
             at = [first]
             try:
-                found = self._batch(first, stop, list(ended), at)
+                found = self._batch(first, stop, list(ended), at, together)
             except Lost as lost:
                 self._lost(lost)
+                if together:  # which case it was shows where there is one at a time
+                    together = False
+                    continue
                 deaths += 1
                 alone = self._alone(at[0])
                 if alone is None and deaths >= _DEATHS:
@@ -179,10 +183,11 @@ class Examiner:
             return MACHINE_CODE if lost.outcome.status == "crash" else None
         return found and Place(*found)
 
-    def _batch(self, first: int, stop: int, skip: list[int], at: list[int]) -> Batch:
+    def _batch(self, first: int, stop: int, skip: list[int], at: list[int], together: bool) -> Batch:
         """The cases but those to skip; `at[0]` is the one at work."""
         process = self._ready()
-        answer = process.ask({"do": "batch", "first": first, "stop": stop, "skip": skip}, b"", self.limits.timeout)[0]
+        asked = {"do": "batch", "first": first, "stop": stop, "skip": skip, "together": together}
+        answer = process.ask(asked, b"", self.limits.timeout)[0]
         while "batch" not in answer:
             at[0] = answer["at"]
             answer = process.answer(self.limits.timeout)[0]

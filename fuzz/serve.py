@@ -4,7 +4,7 @@ Started as `python -m uops.fuzz.serve READ WRITE`, two inherited pipe ends; fram
 {setup, memory, path}. This process imports what is needed and serves by a child, which greets with {ready, compiler}; when a child
 ends, another one takes its place after {died: status}, which costs a tenth of a new process. A child answers, one at a time:
 
-    {do: batch, first, stop, skip}     {at: k} before each case, and {batch: what they gave together}
+    {do: batch, first, stop, skip, together} {at: k} before work on a case, and {batch: what they gave}; `together`: several at once
     {do: case, k}                      {oracle} before each oracle, and {case: its finding}
     {do: judge, sample, seed, oracle}  {judged: the fault}
     {do: bisect, sample, seed, oracle} {bisected: the places that the fault comes from}
@@ -36,6 +36,8 @@ from uops.interp.sets import allowed
 
 #: Cases between two collections of garbage, which graphs make much of.
 COLLECT = 64
+#: Cases that are examined at once: with twice as many, machine code takes a twentieth less.
+TOGETHER = 16
 #: Exit status of a child that was told to go.
 _RENEWED = 3
 #: Seconds between two looks at whether a child still lives.
@@ -111,7 +113,8 @@ class Server:
         except Exception as e:
             self.tell({"broken": f"{type(e).__name__}: {e}"})
             return
-        self.tell({"ready": self.bench.subject.backend.version(), "compiler": self.bench.subject.target is not None})
+        compiler = self.bench.subject.target is not None
+        self.tell({"ready": self.bench.subject.backend.version(), "compiler": compiler, "together": self.bench.together})
         while (request := read_frame(requests)) is not None:
             header, body = request
             getattr(self, f"do_{header['do']}")(header, body)
@@ -126,16 +129,15 @@ class Server:
     def do_batch(self, asked: Json, body: bytes) -> None:
         counts: Counter[str] = Counter()
         findings = []
-        for k in range(asked["first"], asked["stop"]):
-            if k in asked["skip"]:
-                continue
-            self.tell({"at": k})
-            found = self.bench.case(k)
-            counts.update(found.counts)
-            if found.oracle is not None:
-                findings.append(_finding(found))
-            if k % COLLECT == 0:
-                gc.collect()
+        cases = [k for k in range(asked["first"], asked["stop"]) if k not in asked["skip"]]
+        size = TOGETHER if asked["together"] else 1
+        for n in range(0, len(cases), size):
+            for found in self.bench.cases(cases[n : n + size], lambda k: self.tell({"at": k})):
+                counts.update(found.counts)
+                if found.oracle is not None:
+                    findings.append(_finding(found))
+                if found.k % COLLECT == 0:
+                    gc.collect()
         self.tell({"batch": {"counts": counts, "findings": findings}})
 
     def do_case(self, asked: Json, body: bytes) -> None:

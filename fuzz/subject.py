@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import functools
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from uops.backends import registry
 from uops.backends.answer import fault as form_fault
@@ -21,7 +23,7 @@ from uops.backends.conformance.judge import Expectation, outputs_of
 from uops.backends.contract import Backend, CompilerBackend
 from uops.backends.guard import GuardedProgram, Side
 from uops.compiler.config import Config
-from uops.compiler.target import Target
+from uops.compiler.target import Kernel, Target
 from uops.fuzz.stages import Fault, Outputs, outside
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.node import UOp, toposort
@@ -31,23 +33,83 @@ from uops.spec.result import Result
 FAST: dict[str, dict[str, Any]] = {"llvm": {"tier": "fast"}}
 PLAIN = Config(reuse=False)
 #: Kernels of which a target knows the machine code again.
-_KEPT = 64
+_KEPT = 128
+
+
+@runtime_checkable
+class Together(Protocol):
+    """What a Target also has if it makes the kernels of several texts at once faster than one by one."""
+
+    def together(self, sources: Sequence[str]) -> Sequence[Kernel]: ...
 
 
 class Kept:
     """A target that compiles and links a text once while it is one of the last `_KEPT` - the oracles of a case make many kernels
-    again - and in the thread that asks: what else is idle has cases of its own. In all else it is the one given, `own`."""
+    again - and in the thread that asks: what else is idle has cases of its own. In all else it is the one given, `own`.
+
+    If it `joins`, the binary of a kernel is its text. Machine code is made when a kernel is called, of all that are loaded by then,
+    and what the toolchain raises is raised by the call."""
 
     def __init__(self, target: Target) -> None:
         vars(self).update((n, getattr(target, n)) for n in dir(target) if not n.startswith("_") and n != "beside")
         self.own = target
         self.name, self.key, self.dtypes, self.ops, self.render = target.name, target.key, target.dtypes, target.ops, target.render
+        self._together = target.together if isinstance(target, Together) else None
+        self._waiting: list[_Later] = []
         self.forget()
+
+    @property
+    def joins(self) -> bool:
+        """Whether kernels of several texts are made at once."""
+        return self._together is not None
 
     def forget(self) -> None:
         """The next texts are compiled anew."""
-        self.compile = functools.lru_cache(_KEPT)(self.own.compile)
-        self.load = functools.lru_cache(_KEPT)(self.own.load)
+        self.compile = str.encode if self.joins else functools.lru_cache(_KEPT)(self.own.compile)
+        self.load = functools.lru_cache(_KEPT)(self._later if self.joins else self.own.load)
+
+    def _later(self, binary: bytes) -> Kernel:
+        self._waiting.append(_Later(binary.decode(), self._make))
+        return self._waiting[-1]
+
+    def _make(self) -> None:
+        """The machine code of what waits, one by one where it cannot be made together."""
+        waiting, self._waiting = self._waiting, []
+        try:
+            made = self._together([k.source for k in waiting]) if self._together and len(waiting) > 1 else []
+        except Exception:
+            made = []
+        for k, kernel in zip_longest(waiting, made):
+            k.made = kernel or self._alone(k.source)
+
+    def _alone(self, source: str) -> Kernel | Exception:
+        try:
+            return self.own.load(self.own.compile(source))
+        except Exception as e:
+            return e
+
+
+@dataclass(slots=True, eq=False)
+class _Later:
+    """A kernel that is made when it is needed."""
+
+    source: str
+    make: Callable[[], None]
+    made: Any = None
+
+    def __call__(self, addresses: Sequence[int], scalars: Sequence[int]) -> None:
+        self._kernel()(addresses, scalars)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the target's own kernels have."""
+        return getattr(self._kernel(), name)
+
+    def _kernel(self) -> Any:
+        if self.made is None:
+            self.make()
+        if isinstance(self.made, Exception):
+            raise self.made
+        return self.made
 
 
 class Refused(UopsError):
@@ -66,9 +128,13 @@ class Subject:
 
     def run(self, graph: UOp, inputs: Mapping[str, Any], config: Config = PLAIN, side: Side = Side.END) -> Result:
         """One run; raises whatever the subject raises."""
+        return self.compiled(graph, config, side)(inputs)
+
+    def compiled(self, graph: UOp, config: Config = PLAIN, side: Side = Side.END) -> Callable[[Mapping[str, Any]], Result]:
+        """What runs the graph."""
         if self.target is None:
-            return self.backend.run(graph, inputs)
-        return GuardedProgram(graph, self.target, side, config)(inputs)
+            return functools.partial(self.backend.run, graph)
+        return GuardedProgram(graph, self.target, side, config)
 
     def may_refuse(self, graph: UOp) -> bool:
         """Whether it may say that it does not have what the graph needs."""

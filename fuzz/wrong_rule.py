@@ -9,14 +9,15 @@ is another leaf. Of a float Max, which of two zeros it gives is left open (R11).
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
-from uops.compiler.rewrite import Step
+from uops.compiler.rewrite import Rewriter, Step
 from uops.fuzz.values import edge_bits, from_bits
 from uops.interp import run
 from uops.spec import build as b
@@ -32,6 +33,26 @@ TRIED = 256
 #: Bounds of index leaves that have none.
 _FAR = 1 << 20
 _INNER = ALU | {Op.CAST, Op.BITCAST, Op.CONST}
+
+
+@contextmanager
+def taken() -> Iterator[list[Step]]:
+    """The steps that Rewriters take inside, which remember what they did as they do where nobody asks."""
+    steps: list[Step] = []
+    applied = Rewriter.applied
+
+    def heard(self: Rewriter, u: UOp) -> UOp | None:
+        before, self.log = self.log, steps
+        try:
+            return applied(self, u)
+        finally:
+            self.log = before
+
+    Rewriter.applied = heard  # type: ignore[method-assign]
+    try:
+        yield steps
+    finally:
+        Rewriter.applied = applied  # type: ignore[method-assign]
 
 
 def wrong_step(steps: Iterable[Step], seed: int = 0) -> Step | None:

@@ -11,7 +11,7 @@ import functools
 import itertools
 import re
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -78,13 +78,18 @@ def _machine(target: Host, tier: Tier) -> Any:
 _lock = threading.Lock()
 
 
-def _module(source: str, target: Host, tier: Tier) -> Any:
+@functools.cache
+def _layout(target: Host, tier: Tier) -> str:
+    return str(_machine(target, tier).target_data)
+
+
+def _module(source: str, target: Host, tier: Tier, context: Any = None) -> Any:
     """Parse, verify and optimize."""
     machine = _machine(target, tier)
     try:
-        module = llvm.parse_assembly(source, llvm.create_context())
+        module = llvm.parse_assembly(source, context or llvm.create_context())
         module.triple = target.triple
-        module.data_layout = str(machine.target_data)
+        module.data_layout = _layout(target, tier)
         module.verify()
     except RuntimeError as e:
         raise Crash(f"LLVM rejects the rendered kernel: {e}\n{source}") from e
@@ -116,6 +121,24 @@ def compile_object(source: str, target: Host, tier: Tier, allowed: Collection[st
     with _lock:
         image = bytes(_machine(target, tier).emit_object(_module(source, target, tier)))
     check_symbols(image, target, allowed)
+    return image
+
+
+def compile_together(sources: Iterable[str], target: Host, tier: Tier) -> bytes:
+    """One object for several texts, each as `compile_object` has it, but that a function of text k is called by its name and k.
+    The code generator sets up for every object anew, which takes as long as a small kernel does."""
+    with _lock:
+        whole, context = None, llvm.create_context()
+        for k, source in enumerate(sources):
+            module = _module(source, target, tier, context)
+            for f in [f for f in module.functions if not f.is_declaration]:
+                f.name = f"{f.name}{k}"
+            if whole is None:
+                whole = module
+            else:
+                whole.link_in(module)
+        image = bytes(_machine(target, tier).emit_object(whole))
+    check_symbols(image, target)
     return image
 
 

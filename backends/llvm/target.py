@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,15 @@ class LlvmTarget:
         shared = binary[:4] == b"\x7fELF" and PART in defined_symbols(binary)
         loaded = binding.load_object(binary, ENTRY, *((PART,) if shared else ()))
         return HostKernel(loaded.address, loaded, loaded.addresses[-1] if shared else 0)
+
+    def together(self, sources: Sequence[str]) -> list[HostKernel]:
+        """What `compile` and `load` give of each of several texts, by one object, which no cache holds."""
+        image = binding.compile_together(sources, self.host, self.tier)
+        names = [f"{ENTRY}{k}" for k in range(len(sources))]
+        names += [f"{PART}{k}" for k, source in enumerate(sources) if f"@{PART}(" in source]
+        loaded = binding.load_object(image, *names)
+        at = dict(zip(names, loaded.addresses, strict=True))
+        return [HostKernel(at[f"{ENTRY}{k}"], loaded, at.get(f"{PART}{k}", 0)) for k in range(len(sources))]
 
     def enter(self, frame: Frame, fallback: Callable[..., Any]) -> Entered | None:
         """A builtin for the whole program."""

@@ -16,6 +16,7 @@ from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.spec import build as B
 from uops.spec import dtypes as dt
+from uops.spec.errors import CompileError
 
 
 def square_plus(kernels, c: float):
@@ -128,6 +129,30 @@ def test_a_kernel_outlives_its_target(kernels) -> None:
         out, x = np.zeros(8), np.arange(8.0)
         k([out.ctypes.data, x.ctypes.data], [])
         assert out.tolist() == EXPECTED
+
+
+def test_kernels_that_are_made_together_are_those_made_alone(kernels, tier: Tier) -> None:
+    target = LlvmTarget(tier, ObjectCache(None))
+    texts = [target.render(square_plus(kernels, c)) for c in (0.5, 0.25, 0.0)]
+    threads = "define void @part(ptr %b, ptr %s, i64 %begin, i64 %end) { ret void }\n"
+    texts.insert(1, threads + "define void @kernel(ptr %b, ptr %s) { call void @part(ptr %b, ptr %s, i64 0, i64 1) ret void }\n")
+    first, split, *rest = target.together(texts)
+    found = []
+    for kernel in (first, *rest):
+        out, x = np.zeros(8), np.arange(8.0)
+        kernel([out.ctypes.data, x.ctypes.data], [0, 0])
+        found.append(out.tolist())
+    assert found == [[k * k + c for k in range(8)] for c in (0.5, 0.25, 0.0)]
+    assert split.part not in (0, split.address)
+    assert not any(k.part for k in (first, *rest))
+
+
+def test_what_calls_a_function_of_others_is_refused_together_too(kernels) -> None:
+    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    text = target.render(square_plus(kernels, 0.5))
+    foreign = "declare void @exit(i32)\ndefine void @kernel(ptr %b, ptr %s) { call void @exit(i32 0) ret void }\n"
+    with pytest.raises(CompileError, match="calls exit"):
+        target.together([text, foreign])
 
 
 def test_a_running_kernel_lets_other_threads_run(kernels) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import test_bisect
 
 from uops.backends.cache import ObjectCache
+from uops.backends.calling import HostKernel
 from uops.backends.conformance.controls import Interp
 from uops.backends.contract import Capabilities, CompilerBackend, Inputs
 from uops.backends.llvm.binding import Tier
@@ -68,13 +70,34 @@ class Hanging(Interp):
         return run(graph, inputs)
 
 
+class Dying(LlvmTarget):
+    """A toolchain that ends its process at some text."""
+
+    def __init__(self, at: str) -> None:
+        super().__init__(Tier.FAST, ObjectCache(None))
+        self.at = at
+
+    def compile(self, source: str) -> bytes:
+        if self.at in source:
+            os.abort()
+        return super().compile(source)
+
+    def together(self, sources: Sequence[str]) -> list[HostKernel]:
+        if any(self.at in s for s in sources):
+            os.abort()
+        return super().together(sources)
+
+
 class Compiled(CompilerBackend):
-    """The llvm backend with a bug of `test_bisect`: behind a pass (`what`), in the renderer (`right`, `wrong`), or a rule."""
+    """The llvm backend with a bug of `test_bisect`: behind a pass (`what`), in the renderer (`right`, `wrong`), or a rule. Or one
+    whose toolchain dies at a text."""
 
     name = "planted"
 
-    def __init__(self, what: str | None = None, right: str = "", wrong: str = "", rule: bool = False) -> None:
-        target: Any = test_bisect.Wrong(right, wrong) if right else LlvmTarget(Tier.FAST, ObjectCache(None))
+    def __init__(self, what: str | None = None, right: str = "", wrong: str = "", rule: bool = False, dies: str = "") -> None:
+        target: Any = LlvmTarget(Tier.FAST, ObjectCache(None))
+        if right or dies:
+            target = Dying(dies) if dies else test_bisect.Wrong(right, wrong)
         super().__init__(target)
         if what is not None:
             name, planted = test_bisect.PLANTED[what]

@@ -22,7 +22,7 @@ from uops.backends.registry import BrokenBackend
 from uops.backends.worker import Limits
 from uops.fuzz import kinds, process
 from uops.fuzz.campaign import BATCH, Campaign, Summary
-from uops.fuzz.examine import Setup
+from uops.fuzz.examine import Bench, Setup
 from uops.fuzz.journal import Journal, OtherCampaign
 from uops.fuzz.process import Examiner
 from uops.fuzz.reproducer import Reproducer, read, size, write
@@ -115,6 +115,23 @@ def test_findings_of_the_compiler_are_merged(tmp_path: Path) -> None:
     assert [f.key for f in found.found] == [("allowed", "backend", "")]
     assert found.found[0].count > 1
     assert (found.found[0].nodes or 99) <= 6
+
+
+def test_a_toolchain_that_dies_is_the_finding_of_the_case_whose_text_it_had() -> None:
+    alone = Bench(Setup("llvm", oracles=("allowed",)))
+    assert alone.subject.target is not None
+    texts: list[str] = []
+    alone.subject.target.compile = lambda source: (texts.append(source), source.encode())[1]
+    wanted = []
+    for k in range(12):
+        texts.clear()
+        alone.case(k)
+        wanted += [k] * any("double" in t for t in texts)
+    with Examiner(setup("Compiled", options={"dies": "double"}, oracles=("allowed",))) as examiner:
+        found = examiner.batch(0, 12)
+        assert examiner.restarts == 1 + 2 * len(wanted)  # together, then at work on each, and that alone
+    assert len(wanted) > 1
+    assert [(f["k"], f["oracle"], f["fault"]["kind"]) for f in found.findings] == [(k, "allowed", "crash") for k in wanted]
 
 
 def test_a_hang_is_a_finding(tmp_path: Path) -> None:

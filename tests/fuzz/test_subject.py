@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ class Counting(LlvmTarget):
 
     def __init__(self) -> None:
         super().__init__(Tier.FAST, ObjectCache(None))
-        self.compiled, self.loaded = Counter[str](), Counter[bytes]()
+        self.compiled, self.loaded, self.joined = Counter[str](), Counter[bytes](), list[int]()
 
     def compile(self, source: str) -> bytes:
         self.compiled[source] += 1
@@ -39,6 +40,12 @@ class Counting(LlvmTarget):
     def load(self, binary: bytes) -> HostKernel:
         self.loaded[binary] += 1
         return super().load(binary)
+
+    def together(self, sources: Sequence[str]) -> list[HostKernel]:
+        self.joined.append(len(sources))
+        self.compiled.update(sources)
+        self.loaded.update(map(str.encode, sources))
+        return super().together(sources)
 
 
 def context() -> tuple[oracles.Context, Counting]:
@@ -58,6 +65,36 @@ def test_a_second_compilation_is_one() -> None:
     c, counting = context()
     assert oracles.first_fault(c, oracles.named(("allowed", "again"))) is None
     assert set(counting.compiled.values()) == set(counting.loaded.values()) == {2}
+
+
+def examined(found: Bench, ks: Sequence[int], at_once: bool) -> list[object]:
+    return [tuple(e) for e in (found.cases(ks) if at_once else map(found.case, ks))]
+
+
+@pytest.mark.parametrize("wrong", ["", "fadd "])
+def test_cases_give_together_what_they_give_alone(wrong: str) -> None:
+    ks, asked = range(24), ("tensor", "programs", "kernels", "rules")
+    found = Bench(Setup("llvm", 11, kinds=asked))
+    counting = Counting()
+    if wrong:
+        counting.render = lambda linear: LlvmTarget.render(counting, linear).replace(wrong, "fsub ")  # type: ignore[method-assign]
+    found.subject.target = Kept(counting)
+    together = examined(found, ks, True)
+    assert max(counting.joined) >= len(ks) // 2
+    assert together == examined(found, ks, False)
+    assert wrong == "" or any(oracle for _, oracle, *_ in together)
+
+
+def test_a_text_that_cannot_be_compiled_is_the_fault_of_its_own_case() -> None:
+    counting = Counting()
+    counting.render = lambda linear: LlvmTarget.render(counting, linear).replace("fadd ", "fadded ")  # type: ignore[method-assign]
+    found = Bench(Setup("llvm", 11, oracles=("reference", "allowed")))
+    found.subject.target = Kept(counting)
+    ks = range(16)
+    together = [(e.k, e.fault and e.fault.kind) for e in found.cases(ks)]
+    assert {kind for _, kind in together} == {None, "crash"}
+    assert counting.joined == [len(counting.compiled)]
+    assert together == [(k, (f := found.case(k).fault) and f.kind) for k in ks]
 
 
 def test_a_kept_target_is_the_one_given_but_for_the_thread_that_compiles() -> None:
@@ -84,14 +121,14 @@ def test_who_looks_at_steps_hears_the_subjects_own_compilation(monkeypatch: pyte
     c = found._context(found.sample(k), found.seed(k), asked)
     assert c.heard
     assert c.ran[1] is None
-    assert c.moves
+    assert c.steps
 
 
 def test_a_call_in_python_has_the_kernels_of_the_native_one() -> None:
     _, counting = context()
     native = compile(SAMPLE.graph, counting, calls.Config())
     before = sum(counting.compiled.values())
-    in_python = calls._InPython(SAMPLE.graph, counting, calls.Config())
+    in_python = calls._called_in_python(native)
     assert sum(counting.compiled.values()) == before
     assert native.function != native._general
     assert in_python.function == in_python._general

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from uops.compiler.log import recording
 from uops.compiler.rewrite import Step
-from uops.fuzz.wrong_rule import wrong_step
+from uops.fuzz import kinds
+from uops.fuzz.subject import Subject
+from uops.fuzz.wrong_rule import taken, wrong_step
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
@@ -22,6 +25,23 @@ def test_a_step_to_another_value_is_wrong() -> None:
     assert is_wrong(b.sub(N, N), b.const(1, dt.int32))
     assert is_wrong(b.mul(X, b.const(0.0, dt.float32)), b.const(0.0, dt.float32))
     assert not is_wrong(b.sub(N, N), b.const(0, dt.int32))
+
+
+def test_the_steps_that_are_taken_are_those_that_a_recording_hears() -> None:
+    subject, count = Subject("llvm"), 0
+    for k in range(12):
+        graph = kinds.sample(5, k).graph
+        with recording() as log:
+            subject.compiled(graph)
+        with taken() as steps:
+            subject.compiled(graph)
+        heard = {(s.rule, s.before, s.after) for m in log.moves for s in m.steps}
+        assert {(s.rule, s.before, s.after) for s in steps} == heard
+        count += len(heard)
+        before = len(steps)
+        subject.compiled(graph)
+        assert len(steps) == before
+    assert count > 50
 
 
 def test_operands_of_a_float_max_may_change_places_R11() -> None:
