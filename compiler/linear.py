@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from uops.spec import dtypes as dt
-from uops.spec.args import ConstArg
+from uops.spec import build as B
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
@@ -86,10 +85,5 @@ def build(s: Sum) -> UOp:
     return total
 
 
-def number(k: int) -> UOp:
-    """An index constant."""
-    return SMALL[k] if k.__class__ is int and 0 <= k < len(SMALL) else UOp(Op.CONST, (), ConstArg(k, dt.index))
-
-
-#: The commonest index constants, made once.
-SMALL = tuple(UOp(Op.CONST, (), ConstArg(k, dt.index)) for k in range(65))
+#: An index constant.
+number = B.index

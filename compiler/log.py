@@ -8,7 +8,7 @@ Only the context that records is heard, so threads do not mix.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -99,8 +99,8 @@ def note_part(by: str, before: UOp, after: UOp, put: Put, inner: UOp, outer: UOp
         log.moves.append(Move(by, before, after, put, made=made, part=True))
 
 
-def decided(what: str, before: UOp, after: UOp) -> None:
-    """Tell whoever records of a decision, such as an OptOp, that made `after` of `before` by moves of its own."""
+def decided(what: Iterable[object], before: UOp, after: UOp) -> None:
+    """Tell whoever records of decisions, such as OptOps, that made `after` of `before` by moves of their own."""
     log = _active.get()
     if log is not None:
-        log.decisions.append((what, before, after))
+        log.decisions.append((", ".join(map(str, what)), before, after))

@@ -3,15 +3,14 @@
 `Memory` holds, for nodes of the program being lowered: the order below a root (`uops.spec.node.toposort`) and the nodes of each op
 in it (`uops.spec.node.nodes_of`), the loops around a node (`uops.spec.scope.open_ranges`), normal forms per list of rules
 (`Rewriter`), costs (`rewrite.cost`), and what functions that are `remembered` gave. All are functions of the node alone. It is in
-use inside of `with remembering(memory):`, in this thread, and dropped with the lowering.
+use inside of `with remembering(memory):`, in this thread, and dropped with the lowering, or with those that were given one.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,14 +60,20 @@ def remembered(change: Callable[[UOp], UOp]) -> Callable[[UOp], UOp]:
     return asked
 
 
-@contextmanager
-def remembering(found: Memory) -> Iterator[None]:
+class remembering:
     """Use `found` inside."""
-    before, _active.memory = _active.memory, found
-    kept = node.orders
-    outer = kept.kept, kept.kinds, kept.opened
-    kept.kept, kept.kinds, kept.opened = found.orders, found.kinds, found.opened
-    try:
-        yield
-    finally:
-        _active.memory, (kept.kept, kept.kinds, kept.opened) = before, outer
+
+    __slots__ = ("before", "found", "outer")
+
+    def __init__(self, found: Memory) -> None:
+        self.found = found
+
+    def __enter__(self) -> None:
+        found, kept = self.found, node.orders
+        self.before, _active.memory = _active.memory, found
+        self.outer = kept.kept, kept.kinds, kept.opened
+        kept.kept, kept.kinds, kept.opened = found.orders, found.kinds, found.opened
+
+    def __exit__(self, *error: object) -> None:
+        kept = node.orders
+        _active.memory, (kept.kept, kept.kinds, kept.opened) = self.before, self.outer

@@ -240,7 +240,7 @@ def _heard(state: Lowering) -> AbstractContextManager[object]:
 
 def _run(graph: UOp, state: Lowering) -> Iterator[tuple[str, UOp]]:
     """(stage, graph) after each pass; a stage of several passes counts as reached when its last one has run."""
-    _verify(graph, PIPELINE[0].takes, "the input", state)
+    _verify(graph, PIPELINE[0].takes, "", state)
     passed: dict[str, UOp] = {}
     for p, following in zip(PIPELINE, (*PIPELINE[1:], None)):
         graph = passed[p.name] = run_pass(p, graph, state)
@@ -254,7 +254,7 @@ def run_pass(p: Pass, graph: UOp, state: Lowering) -> UOp:
     """What one pass makes of `graph`; with `Config.verify`, a Crash where that is not well-formed."""
     with remembering(state.memory):
         graph = p.run(graph, state)
-    _verify(graph, p.gives, f"pass {p.name}", state)
+    _verify(graph, p.gives, p.name, state)
     return graph
 
 
@@ -286,7 +286,8 @@ class _Judged:
         return self.target.dtypes | {dt.uint8}
 
 
-def _verify(graph: UOp, dialect: Dialect, origin: str, state: Lowering) -> None:
+def _verify(graph: UOp, dialect: Dialect, given_by: str, state: Lowering) -> None:
+    """Judge what a pass gave, or, where none is named, the input."""
     if not state.config.verify:
         return
     from uops.spec.verify import verify  # the verifier is not needed to compile
@@ -294,6 +295,6 @@ def _verify(graph: UOp, dialect: Dialect, origin: str, state: Lowering) -> None:
     try:
         verify(graph, dialect, target=_Judged(state.target))
     except SpecError as e:
-        if dialect is PIPELINE[0].takes:
+        if not given_by:
             raise
-        raise Crash(f"{origin} gave no well-formed {dialect.name}: {e}") from e
+        raise Crash(f"pass {given_by} gave no well-formed {dialect.name}: {e}") from e

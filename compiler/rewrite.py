@@ -152,14 +152,15 @@ class Rewriter:
             for u in order:
                 if u in done:
                     continue
-                v, found = u, None
-                if not changed.isdisjoint(u.src):
+                if changed.isdisjoint(u.src):
+                    if step[u.op] is nothing:
+                        done[u] = u
+                        continue
+                    v, found = u, None
+                else:
                     changed.add(u)
                     v = UOp(u.op, tuple([done[s] for s in u.src]), u.arg, u.tag)
                     found = done.get(v)
-                elif step[u.op] is nothing:
-                    done[u] = u
-                    continue
                 if found is None:
                     next_ = self.applied(v) if step[v.op] is not nothing else None
                     if next_ is not None:
@@ -191,8 +192,9 @@ class Rewriter:
 
 
 def _missing(root: UOp, done: Mapping[UOp, object]) -> Iterable[UOp]:
-    """The nodes at and below `root` that are not done, sources first; others too, where an order is known."""
-    if not done or (orders.kept is not None and root in orders.kept):
+    """The nodes at and below `root` that are not done, sources first; others too, where an order is known, or will be asked for
+    again, as that of an effect."""
+    if not done or (orders.kept is not None and (root in orders.kept or root.dtype is dt.void)):
         return toposort(root)
     order: dict[UOp, None] = {}
     try:

@@ -21,6 +21,7 @@ from uops.compiler.config import Config
 from uops.compiler.frame import ArrayInput, Frame, Launch, Made, Temporary, VariableInput
 from uops.compiler.loops import instructions_run, shared
 from uops.compiler.memory import Memory, remembering
+from uops.compiler.memory import memory as in_use
 from uops.compiler.passes.callify import Output, callify, outputs
 from uops.compiler.pipeline import lower
 from uops.compiler.target import Entered, Enters, Kernel, Target, lender
@@ -91,7 +92,7 @@ class Compiled:
 
     def __init__(self, graph: UOp, target: Target, config: Config) -> None:
         self.graph, self.target, self._lend = graph, target, lender(target)
-        with remembering(Memory()):
+        with remembering(in_use() or Memory()):
             self.outputs: tuple[Output, ...] = outputs(graph)
             self._fit(o.buffer for o in self.outputs)
             called = callify(graph)

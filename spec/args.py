@@ -67,7 +67,7 @@ class ConstArg:
         return self.dtype, type(v), struct.pack("<d", v) if isinstance(v, float) else v
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ConstArg) and self._key() == other._key()
+        return isinstance(other, self.__class__) and self._key() == other._key()  # no global name, as Python may be ending
 
     def __hash__(self) -> int:
         found: int | None = self._hash  # type: ignore[attr-defined] # the place that a record has for it

@@ -15,6 +15,7 @@ from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
 from uops.spec.derive.exact import round_nearest
 from uops.spec.derive.shape import broadcast, dim_node
+from uops.spec.derive.shape import index as index
 from uops.spec.dtypes import DType, Kind
 from uops.spec.errors import SpecError
 from uops.spec.node import Dim, UOp
@@ -23,6 +24,8 @@ from uops.spec.ops import SHIFT, Op
 Value = UOp | bool | int | float
 _unique = itertools.count(1)
 
+#: Integers up to here are floats.
+_EXACT = 1 << 53
 #: The shape `()`: the Stack of nothing (R40).
 SCALAR = UOp(Op.STACK)
 
@@ -42,7 +45,7 @@ def convert(value: bool | int | float, dtype: DType) -> bool | int | float:
     if dtype.kind is Kind.BOOL:
         return bool(value != 0)
     if dtype.is_float:
-        return value if isinstance(value, float) and value != value else round_nearest(dtype, value)
+        return round_nearest(dtype, float(value) if -_EXACT <= value <= _EXACT else value)
     if isinstance(value, float):
         if not math.isfinite(value):
             if dtype is dt.index:
@@ -59,22 +62,9 @@ def wrap(value: int, dtype: DType) -> int:
     return value - (1 << dtype.bits) if dtype.kind is Kind.INT and value >> (dtype.bits - 1) else value
 
 
-def index(value: int) -> UOp:
-    """An index constant."""
-    return _INDICES[value] if value.__class__ is int and 0 <= value < len(_INDICES) else _index(value)
-
-
-def _index(value: int) -> UOp:
-    return UOp(Op.CONST, (), A.ConstArg(value, dt.index))
-
-
-#: The commonest ones, made once.
-_INDICES = tuple(map(_index, range(65)))
-
-
 def shape_vector(dims: Iterable[Dim]) -> UOp:
     """A shape operand: the Stack of the extents, ints or index nodes (R40)."""
-    return UOp(Op.STACK, tuple(dim_node(d) for d in dims))
+    return UOp(Op.STACK, tuple([dim_node(d) for d in dims]))
 
 
 def buffer(

@@ -136,7 +136,7 @@ DIALECTS: dict[Dialect, DialectSpec] = {s.dialect: s for s in (
           f.KERNEL_BUFFER),
     _spec(Dialect.EXPANDED, LAUNCH_OPS, EXPANDED_OPS,
           *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_EFFECTS, _ALL_TYPES - _UNEXPANDED),
-          f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.EQUAL_SHAPES, f.KERNEL_BUFFER),
+          f.NO_OPEN_RANGE, f.INDEX_BOUNDS, f.ARGUMENT_DTYPES, f.ONE_SHAPE, f.KERNEL_BUFFER),
     _spec(Dialect.SELECTED, LAUNCH_OPS, SELECTED_OPS,
           *_launch(_LAUNCH_ARGS, Op.SINK), *_kernel(_LATE_EFFECTS, _ALL_TYPES - _UNEXPANDED),
           f.NO_OPEN_RANGE, f.EQUAL_SHAPES, f.KERNEL_BUFFER, f.NO_INDEX_ARITHMETIC, f.TARGET),

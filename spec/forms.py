@@ -305,6 +305,17 @@ KERNEL_BUFFER = _form(Where.BODY, Op.BUFFER, "a Buffer of a kernel is LOCAL or R
 
 EQUAL_SHAPES = _form(Where.BODY, ALU, "operands have equal shapes", all_same_shape, "R41")
 
+
+def _one_shape(u: UOp, ctx: Context) -> str | None:
+    shaped = [s.shape for s in u.src if s.shape != ()]
+    for shape in shaped[1:]:
+        if not same_shape(shape, shaped[0]):
+            return f"needs {show_shape(shaped[0])} or (), got {show_shape(shape)}"
+    return None
+
+
+ONE_SHAPE = _form(Where.BODY, ALU, "operands have one shape, or ()", _one_shape, "R162")
+
 #: Nodes of dtype index that outlive the choice of machine widths.
 _COUNTERS = frozenset({Op.CONST, Op.STACK, Op.RANGE, Op.SPECIAL, Op.PARAM})
 

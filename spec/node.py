@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from _weakref import _remove_dead_weakref  # type: ignore[attr-defined] # what the weak dictionaries of the standard library rest on
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -155,12 +156,7 @@ class UOp(_Fields):
         """The integers that a Stack of index constants spells as a shape operand (R40), or None if it is no such Stack."""
         v = self._spelt
         if v is UNSET:
-            constant = self.op is Op.STACK
-            for s in self.src if constant else ():
-                if s.op is not Op.CONST:
-                    constant = False
-                    break
-            v = tuple([s.arg.value for s in self.src]) if constant else None
+            v = _spelling(self.src) if self.op is Op.STACK else None
             _set(self, "_spelt", v)
         return v  # type: ignore[no-any-return]
 
@@ -186,6 +182,16 @@ class _Underived(UOp):
     def shape(self) -> tuple[Dim, ...]:  # type: ignore[override]
         v = self._shape
         return v if v is not UNSET else _fill(self, "_shape")  # type: ignore[no-any-return]
+
+
+def _spelling(src: tuple[UOp, ...]) -> tuple[int, ...] | None:
+    """The values of a Stack's sources, if they are constants; those of a vector are often one."""
+    if len(src) > 1 and src[0] is src[-1] and src.count(src[0]) == len(src):
+        return (src[0].arg.value,) * len(src) if src[0].op is Op.CONST else None
+    for s in src:
+        if s.op is not Op.CONST:
+            return None
+    return tuple([s.arg.value for s in src])
 
 
 _SLOTS = ("_dtype", "_shape", "_device", "_min_max", "_axis")
@@ -253,6 +259,8 @@ class _Orders(threading.local):
 
 
 orders = _Orders()
+#: Sources from which a node is taken for a vector, which has the same few in many lanes, or constants alone.
+MANY = 5
 #: Orders kept at most; then all are dropped.
 _MOST_ORDERS = 512
 
@@ -282,13 +290,21 @@ def nodes_of(root: UOp, op: Op) -> list[UOp]:
     if found is None:
         if len(kinds) >= _MOST_ORDERS:
             kinds.clear()
-        found = kinds[root] = {}
-        for u in toposort(root):
-            if u.op in found:
-                found[u.op].append(u)
-            else:
-                found[u.op] = [u]
+        found = kinds[root] = _by_op(root, kinds)
     return found.get(op, [])
+
+
+def _by_op(root: UOp, kinds: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, list[UOp]]:
+    """The nodes at and below `root` by op. What stands around an effect, Ends and a Sink, adds itself to those of the effect."""
+    if root.op is Op.END or (root.op is Op.SINK and len(root.src) == 1):
+        effect = root.src[0]
+        below = kinds[effect] = kinds.get(effect) or _by_op(effect, kinds)
+        if all(s in below.get(s.op, ()) for s in root.src[1:]):
+            return {**below, root.op: [*below.get(root.op, ()), root]}
+    found: dict[Op, list[UOp]] = defaultdict(list)
+    for u in toposort(root):
+        found[u.op].append(u)
+    return found
 
 
 def _toposort(roots: tuple[UOp, ...], gate: Callable[[UOp], bool] | None, kept: dict[UOp, list[UOp]]) -> list[UOp]:
@@ -329,7 +345,13 @@ def _toposort_shallow(roots: Iterable[UOp], kept: dict[UOp, list[UOp]]) -> list[
 
 def _visit(u: UOp, order: dict[UOp, None], kept: dict[UOp, list[UOp]]) -> None:
     """Put what is below `u` behind the rest; where an order was kept, what of it is new, which is what a visit would find."""
-    for s in u.src:
+    src: Iterable[UOp] = u.src
+    if len(u.src) >= MANY:
+        src = dict.fromkeys(u.src)
+        if u.spelt is not None:
+            order.update(src)
+            src = ()
+    for s in src:
         if s not in order:
             if not s.src:
                 order[s] = None

@@ -7,11 +7,12 @@ by id (R95). `legal` gives None or the reason against an OptOp; `apply` gives th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from uops.spec.args import WmmaArg
 from uops.spec.axes import AXIS_TABLE, AxisType, Direction
 from uops.spec.node import Dim, UOp
+from uops.spec.record import dataclass
 from uops.spec.sizes import divides
 
 

@@ -27,7 +27,7 @@ else:
             made = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)(_based(cls))
             fields = dataclasses.fields(made)
             names = tuple(f.name for f in fields)
-            methods = {"__init__": _init(fields), "__reduce__": _reduce(names), "__repr__": _repr(names)}
+            methods = {"__init__": _init(made, fields), "__reduce__": _reduce(names), "__repr__": _repr(names)}
             if eq:
                 methods |= _equality(names)
             for name, method in methods.items():
@@ -48,14 +48,14 @@ else:
         space = {name: v for name, v in cls.__dict__.items() if name not in ("__dict__", "__weakref__")}
         return type(cls)(cls.__name__, tuple(_Hashed if b is object else b for b in cls.__bases__), space)
 
-    def _init(fields):
+    def _init(made, fields):
         if any(f.default_factory is not dataclasses.MISSING for f in fields):
             raise TypeError("a record's defaults are values")
         defaults = {f"_{f.name}": f.default for f in fields if f.default is not dataclasses.MISSING}
         given = ", ".join(f"{f.name}=_{f.name}" if f"_{f.name}" in defaults else f.name for f in fields)
-        body = "".join(f"\n    _set(self, {f.name!r}, {f.name})" for f in fields) + "\n    _set(self, '_hash', None)"
-        space = {**defaults, "_set": object.__setattr__}
-        exec(f"def __init__(self, {given}):{body}", space)
+        body = "".join(f"\n    _set_{f.name}(self, {f.name})" for f in fields) + "\n    _set__hash(self, None)"
+        places = {f"_set_{name}": getattr(made, name).__set__ for name in (*(f.name for f in fields), "_hash")}
+        exec(f"def __init__(self, {given}):{body}", space := {**defaults, **places})
         return space["__init__"]
 
     def _equality(names):

@@ -16,7 +16,7 @@ from uops.spec.args import AddrSpace
 from uops.spec.argtypes import arg_fault
 from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp, orders, toposort, users
+from uops.spec.node import MANY, UOp, orders, toposort, users
 from uops.spec.ops import ALU, Op
 
 BODIED = frozenset({Op.FUNCTION, Op.CALL})
@@ -86,7 +86,6 @@ def closed_by(u: UOp) -> tuple[UOp, ...]:
 
 _NONE: frozenset[UOp] = frozenset()
 _SCOPING = frozenset({Op.LINEAR, *RANGE_ENDING, *RANGES})
-_MANY = 5  # sources of a vector, which has the same few in many lanes
 
 
 def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
@@ -98,10 +97,13 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
     for u in nodes:
         if u in found:
             continue
-        src, op, opened = u.src, u.op, _NONE
+        src: Iterable[UOp] = u.src
+        op, opened = u.op, _NONE
+        if len(u.src) >= MANY:
+            src = set(u.src) if u.spelt is None else ()
         if op in BODIED:
-            src = src[1:]
-        for s in src if len(src) < _MANY else set(src):
+            src = u.src[1:]
+        for s in src:
             below = found[s]
             if below is not opened and below:
                 opened = below if opened <= below else opened | below

@@ -150,14 +150,14 @@ def _covers(index: UOp, size: int) -> bool:
 def references(instructions: Iterable[UOp]) -> set[UOp]:
     """Memory and views of it."""
     found: set[UOp] = set()
-    for u in instructions:
-        op = u.op
-        if (op in _VIEWS and u.src[0] in found) or op is Op.BUFFER or (op is Op.PARAM and u.arg.name is None):
+    for u in [u for u in instructions if u.op in _REFERRING]:
+        if u.src[0] in found if u.op in _VIEWS else u.op is Op.BUFFER or u.arg.name is None:
             found.add(u)
     return found
 
 
 _VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
+_REFERRING = _VIEWS | {Op.PARAM, Op.BUFFER}
 
 
 def changes(instructions: Iterable[UOp], kept: frozenset[UOp]) -> dict[UOp, list[UOp]]:

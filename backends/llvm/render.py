@@ -34,6 +34,9 @@ PART = "part"
 STACK_LIMIT = 1 << 20
 #: Of private and local arrays: a vector access that starts at their beginning crosses no cache line.
 ALIGNMENT = 64
+#: Bytes of the smallest element that machines gather. Of smaller ones LLVM makes a branch per lane, which is large, slow to make
+#: and slow to run: they are read and written one by one, those that are off at a place of the kernel's own.
+GATHERED = 4
 #: A private array of at most this many elements starts as zeros; a larger one as anything (see `_allocate`).
 ZEROED = 16
 
@@ -86,6 +89,7 @@ class _Kernel:
         self.wides: dict[UOp, str] = {}
         self.changes = changes(instructions, self.registers)
         self.shared = shared(instructions)
+        self.spare = False
 
     def text(self) -> str:
         self._prologue()
@@ -99,7 +103,8 @@ class _Kernel:
         tables = "ptr %buffers, ptr %scalars"
         name, head = (ENTRY, tables) if self.shared is None else (PART, f"{tables}, i64 %begin, i64 %end")
         whole = [] if self.shared is None else _whole(tables, int(self.shared.src[0].arg.value))
-        body = [f"define void @{name}({head}) #0 {{", "entry:", *self.b.lines, "}", ""]
+        spare = ["  %spare = alloca i64, align 8", "  store i64 0, ptr %spare, align 8"] if self.spare else []
+        body = [f"define void @{name}({head}) #0 {{", "entry:", *spare, *self.b.lines, "}", ""]
         return "\n".join([*body, *whole, *self.b.declarations, _ATTRIBUTES]) + "\n"
 
     # Entry block: everything whose place must dominate the whole kernel.
@@ -288,9 +293,12 @@ class _Kernel:
             t = wide(t, lanes_of(u))
             value = self.b.emit(f"load {t}, ptr {place.contiguous}, align {d.itemsize}")
         else:
-            value = self.b.gathered(t, [self.b.emit(f"load {t}, ptr {a}, align {d.itemsize}") for a in place.lanes])
+            value = self._read_lanes(t, place.lanes, d)
             t = wide(t, lanes_of(u))
         return self._loaded(d, t, value)
+
+    def _read_lanes(self, t: str, lanes: list[str], d: DType) -> str:
+        return self.b.gathered(t, [self.b.emit(f"load {t}, ptr {a}, align {d.itemsize}") for a in lanes])
 
     def _read_masked(self, u: UOp) -> str:
         d, w, align = u.dtype, lanes_of(u), str(u.dtype.itemsize)
@@ -301,10 +309,19 @@ class _Kernel:
             raise Unsupported("a Load of one element under a vector gate", "llvm")
         if place.contiguous is not None:
             value = self.b.masked("load", t, t, ("ptr", place.contiguous), ("i32", align), (like(t, "i1"), gate), (t, alt))
+        elif d.itemsize < GATHERED:
+            read = self._read_lanes(storage_type(d), self._spared(place.lanes, gate), d)
+            value = self.b.emit(f"select {like(t, 'i1')} {gate}, {t} {read}, {t} {alt}")
         else:
             ptrs = self.b.gathered("ptr", place.lanes)
             value = self.b.masked("gather", t, t, (like(t, "ptr"), ptrs), ("i32", align), (like(t, "i1"), gate), (t, alt))
         return self._loaded(d, t, value)
+
+    def _spared(self, lanes: list[str], gate: str) -> list[str]:
+        """The places of an access of all lanes: those that are off have one that starts as zeros and nobody else reads."""
+        self.spare = True
+        on = [self.b.emit(f"extractelement <{len(lanes)} x i1> {gate}, i64 {k}") for k in range(len(lanes))]
+        return [self.b.emit(f"select i1 {x}, ptr {a}, ptr %spare") for x, a in zip(on, lanes, strict=True)]
 
     def _loaded(self, d: DType, t: str, value: str) -> str:
         """What was read, as a value."""
@@ -342,8 +359,11 @@ class _Kernel:
         if place.contiguous is not None:
             self.b.do(f"store {wide(t, lanes_of(value))} {x}, ptr {place.contiguous}, align {d.itemsize}")
             return
-        for k, a in enumerate(place.lanes):
-            lane = self.b.emit(f"extractelement {wide(t, lanes_of(value))} {x}, i64 {k}")
+        self._write_lanes(t, place.lanes, d, x)
+
+    def _write_lanes(self, t: str, lanes: list[str], d: DType, x: str) -> None:
+        for k, a in enumerate(lanes):
+            lane = self.b.emit(f"extractelement {wide(t, len(lanes))} {x}, i64 {k}")
             self.b.do(f"store {t} {lane}, ptr {a}, align {d.itemsize}")
 
     def _write_masked(self, u: UOp) -> None:
@@ -354,6 +374,8 @@ class _Kernel:
             raise Unsupported("a Store of one element under a vector gate", "llvm")
         if place.contiguous is not None:
             self.b.masked("store", "void", t, (t, x), ("ptr", place.contiguous), ("i32", align), (like(t, "i1"), gate))
+        elif d.itemsize < GATHERED:
+            self._write_lanes(storage_type(d), self._spared(place.lanes, gate), d, x)
         else:
             ptrs = self.b.gathered("ptr", place.lanes)
             self.b.masked("scatter", "void", t, (t, x), (like(t, "ptr"), ptrs), ("i32", align), (like(t, "i1"), gate))

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from uops.compiler.linear import linear, number
 from uops.compiler.optimize.schedule import Replacement, Schedule, replace_ranges
 from uops.spec.node import UOp, nodes_of, toposort
 from uops.spec.ops import Op
+from uops.spec.record import dataclass
 from uops.spec.scope import closed_by, open_ranges
 
 
@@ -30,18 +31,23 @@ class Access:
 
 def accesses(effect: UOp) -> list[Access]:
     """The accesses of a kernel in the order of its graph; those that fill or read LOCAL memory too."""
-    order = toposort(effect)
-    needs = open_ranges(order)
-    return [_access(u, needs) for u in order if u.op in (Op.LOAD, Op.STORE)]
+    return [_access(u) for u in toposort(effect) if u.op in _ACCESSES]
 
 
-def _access(u: UOp, needs: dict[UOp, frozenset[UOp]]) -> Access:
+_ACCESSES = frozenset({Op.LOAD, Op.STORE})
+
+
+def _access(u: UOp) -> Access:
     address = u.src[0]
     total = linear(address.src[1])
-    strides: dict[UOp, int | None] = {r: None for t in total.terms if t.op is not Op.RANGE for r in needs[t]}
+    strides: dict[UOp, int | None] = {r: None for t in total.terms if t.op is not Op.RANGE for r in _loops(t)}
     strides.update({t: k for t, k in total.terms.items() if t.op is Op.RANGE and t not in strides})
-    gates = needs[u.src[2]] if len(u.src) > 2 else frozenset()
-    return Access(u, strides, gates)
+    return Access(u, strides, _loops(u.src[2]) if len(u.src) > 2 else frozenset())
+
+
+def _loops(u: UOp) -> frozenset[UOp]:
+    """The loops in which a node stands."""
+    return open_ranges(toposort(u))[u]
 
 
 def merged(s: Schedule, only_reduces: bool = False) -> Schedule:
@@ -57,7 +63,7 @@ def merged(s: Schedule, only_reduces: bool = False) -> Schedule:
                 new, effect = found
                 loops[k : k + 2] = [new]
             k -= 1
-    return replace(s, effect=effect, outputs=tuple(outputs))
+    return s if effect is s.effect else replace(s, effect=effect, outputs=tuple(outputs))
 
 
 def _joined(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:

@@ -34,7 +34,7 @@ def clamped(s: Schedule, r: UOp, multiple: int) -> tuple[Schedule, UOp]:
         else:
             done[u] = u if src == u.src else u.replace(src=src)
     note("clamp", effect, done[effect], done)
-    decided(f"clamp {r.arg.axis_id} to {multiple}", s.effect, done[effect])
+    decided((f"clamp {r.arg.axis_id} to {multiple}",), s.effect, done[effect])
     axis = [x.arg.axis_id for x in s.ranges].index(r.arg.axis_id)
     outputs = tuple(longer if x is r else x for x in s.outputs)
     return replace(s, effect=done[effect], outputs=outputs, done=(*s.done, Padto(axis, multiple))), longer

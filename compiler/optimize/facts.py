@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable
 
@@ -31,7 +32,6 @@ class Facts:
 
     def __init__(self, s: Schedule) -> None:
         self.order = toposort(s.effect)
-        self.needs = open_ranges(self.order)
         self.accesses = accesses(s.effect)
         self.loads = [a for a in self.accesses if a.node.op is Op.LOAD]
         self.store = next(a for a in self.accesses if a.node is s.effect)
@@ -39,7 +39,13 @@ class Facts:
         self.reduces = nodes_of(s.effect, Op.REDUCE)
         # No vectors of these: their iterations share LOCAL memory, or may meet in one element.
         self.held = around_fills(s.effect) | {r for r in s.outputs if r.arg.axis_id in s.fixed}
-        self.itemsize = max((u.dtype.itemsize for u in self.order if u.dtype in dt.STORABLE and u.op is not Op.CONST), default=4)
+        dtypes = {u.dtype for u in self.order if u.op is not Op.CONST}
+        self.itemsize = max([d.itemsize for d in dtypes if d in dt.STORABLE], default=4)
+
+    @functools.cached_property
+    def needs(self) -> dict[UOp, frozenset[UOp]]:
+        """The loops in which each node stands."""
+        return open_ranges(self.order)
 
     def gather_cost(self, r: UOp, loads: Iterable[Access]) -> int:
         """What the loads that are made in the loop of `r` cost per element of it, 0 where it does not change them."""

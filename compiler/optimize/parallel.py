@@ -17,10 +17,9 @@ from uops.spec.scope import VIEWS, open_ranges
 
 def free_loops(effect: UOp) -> frozenset[UOp]:
     """The loops around an effect that are free in every Store of it."""
-    needs = open_ranges(toposort(effect))
     stores = nodes_of(effect, Op.STORE)
     accesses = [*nodes_of(effect, Op.LOAD), *stores]
-    found = [_free(u, accesses, needs) for u in stores]
+    found = [_free(u, accesses) for u in stores]
     return found[0].intersection(*found[1:]) if found else frozenset()
 
 
@@ -31,18 +30,20 @@ def memory_of(reference: UOp) -> UOp:
     return reference
 
 
-def _free(store: UOp, accesses: Sequence[UOp], needs: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+def _free(store: UOp, accesses: Sequence[UOp]) -> frozenset[UOp]:
     memory, address = memory_of(store.src[0]), store.src[0].src[-1]
     for u in accesses:
         if u is not store and memory_of(u.src[0]) is memory and memory.op is Op.PARAM and u.src[0].src[-1] is not address:
             return frozenset()
-    return _injective(address, needs)
+    return _injective(address)
 
 
-def _injective(address: UOp, needs: dict[UOp, frozenset[UOp]]) -> frozenset[UOp]:
+def _injective(address: UOp) -> frozenset[UOp]:
     """The loops by which the address counts like digits: each step is longer than all that shorter ones reach together."""
     terms = linear(address).terms
-    opaque = frozenset().union(*(needs[t] for t in terms if t.op is not Op.RANGE))
+    others = [t for t in terms if t.op is not Op.RANGE]
+    needs = open_ranges(toposort(*others)) if others else {}
+    opaque = frozenset().union(*(needs[t] for t in others))
     found, reach = set(), 0
     for r, step in sorted(((t, abs(k)) for t, k in terms.items() if t.op is Op.RANGE), key=lambda pair: pair[1]):
         bounds = r.min_max

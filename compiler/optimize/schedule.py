@@ -16,11 +16,12 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from uops.compiler.linear import number
 from uops.compiler.log import decided, note
+from uops.compiler.loops import in_order
 from uops.compiler.optimize.parallel import free_loops, memory_of
 from uops.compiler.passes.accumulate import identity
 from uops.compiler.rewrite import Rewriter
@@ -32,7 +33,7 @@ from uops.spec.axes import AxisType
 from uops.spec.errors import UopsError
 from uops.spec.node import Dim, UOp, nodes_of, toposort
 from uops.spec.ops import Op
-from uops.spec.optops import TC, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap, legal, ordered
+from uops.spec.optops import TC, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split, Swap, legal
 from uops.spec.scope import closed_by, open_ranges
 from uops.spec.sizes import divides
 
@@ -61,10 +62,9 @@ class Schedule:
     def ranges(self) -> tuple[UOp, ...]:
         """Every loop, in the order that numbers the axes (R95)."""
         inner = dict.fromkeys(r for op in (Op.END, Op.REDUCE) for u in nodes_of(self.effect, op) for r in closed_by(u))
-        known = {axis_of(r): r for r in (*self.outputs, *inner)}
-        return tuple(known[a] for a in ordered(tuple(known)))
+        return tuple(in_order(dict.fromkeys((*self.outputs, *inner))))
 
-    @property
+    @functools.cached_property
     def axes(self) -> tuple[Axis, ...]:
         return tuple(axis_of(r) for r in self.ranges)
 
@@ -209,7 +209,7 @@ def apply(s: Schedule, opt: OptOp, machine: Machine = PLAIN) -> Schedule:
     if reason is not None:
         raise Rejected(f"{opt}: {reason}")
     changed = _tensor_core(s, opt, machine) if isinstance(opt, TC) else _APPLY[type(opt)](s, opt)
-    decided(str(opt), s.effect, changed.effect)
+    decided((opt,), s.effect, changed.effect)
     return replace(changed, done=(*s.done, opt))
 
 
@@ -230,13 +230,14 @@ def padded_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     substitution; raises Rejected."""
     r = s.ranges[opt.axis]
     bound, multiple = r.src[0], number(_up(r, pad.multiple))
-    longer = [replace(a, extent=multiple.arg.value) if k == opt.axis else a for k, a in enumerate(s.axes)]
+    longer = [*s.axes]
+    longer[opt.axis] = Axis(r.arg.axis_id, r.arg.type, multiple.arg.value)
     reason = reason_against(s, pad) or legal(opt, longer, done=(*s.done, pad)) or _memory_forbids(s, opt) or _accumulated(s, opt)
     if reason is not None or pad.axis != opt.axis:
         raise Rejected(f"{pad}, {opt}: {reason or 'two loops'}")
     put = _halves(s, r, multiple, opt)
     changed = _closing(s, r, put, _masked(s.effect, r, put, UOp(Op.CMPLT, (put[0], bound))))
-    decided(f"{pad}, {opt}", s.effect, changed.effect)
+    decided((pad, opt), s.effect, changed.effect)
     return replace(changed, done=(*s.done, pad, opt))
 
 
@@ -360,13 +361,13 @@ def replace_ranges(root: UOp, new: Replacement) -> UOp:
 def _masked(effect: UOp, r: UOp, put: tuple[UOp, tuple[UOp, ...]], inside: UOp) -> UOp:
     """The value and the loops of `put` in the place of `r`: no access at an iteration for which `inside` is false, and the identity
     there in a Reduce over it (R92)."""
-    order = toposort(effect)
-    depends = _dependents(order, r)
-    done = {r: put[0]}
-    for u in order:
+    done, depends = {r: put[0]}, {r}  # the nodes that are computed in the loop
+    for u in toposort(effect):
         if done.keys().isdisjoint(u.src):
             continue
         closes = u.op in _CLOSERS and r in closed_by(u)
+        if not closes and not depends.isdisjoint(u.src):
+            depends.add(u)
         src = [n for x in u.src for n in (put[1] if x is r else (done.get(x, x),))] if closes else [done.get(x, x) for x in u.src]
         new = UOp(u.op, tuple(src), u.arg, u.tag)
         if u.op is Op.LOAD and u.src[0] in depends:
@@ -391,12 +392,3 @@ def gated_load(load: UOp, inside: UOp) -> UOp:
 
 def both(a: UOp | None, b: UOp) -> UOp:
     return b if a is None else UOp(Op.AND, (a, b))
-
-
-def _dependents(order: Sequence[UOp], r: UOp) -> set[UOp]:
-    """The nodes that are computed in the loop of `r`."""
-    found = {r}
-    for u in order:
-        if not found.isdisjoint(u.src) and not (u.op in _CLOSERS and r in closed_by(u)):
-            found.add(u)
-    return found

@@ -41,7 +41,8 @@ def each(root: UOp, change: Callable[[UOp], UOp]) -> UOp:
         body = call.src[0]
         if body not in done:
             done[body] = change(body)
-    return root.replace(src=tuple([c.replace(src=(done[c.src[0]], *c.src[1:])) for c in root.src]))
+    calls = [UOp(c.op, (done[c.src[0]], *c.src[1:]), c.arg, c.tag) for c in root.src]
+    return UOp(root.op, tuple(calls), root.arg, root.tag)
 
 
 class Kept:

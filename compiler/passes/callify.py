@@ -26,7 +26,7 @@ from uops.spec.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
 from uops.spec.errors import CompileError, SpecError
-from uops.spec.node import Dim, UOp, nodes_of, substitute, toposort
+from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
 
 _DROPPED = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
@@ -56,7 +56,8 @@ def callify(root: UOp) -> UOp:
     params, arguments = _arguments(body)
     stateless = substitute(body, params)
     note("arguments", body, stateless, params)
-    body = protect(stateless) if nodes_of(resolved, Op.STORE) else stateless  # else nothing changes that is read
+    changing = Op.STORE in {u.op for u in toposort(resolved)}
+    body = protect(stateless) if changing else stateless  # else nothing changes that is read
     called = UOp(Op.CALL, (body, *arguments), CallArg(written=written(body)))
     note("store", root, called, {v: base(effect.src[0]) for v, effect in zip(items, effects) if effect is not v})
     return called
@@ -142,7 +143,7 @@ def extents(shape: Iterable[Dim]) -> int:
 
 
 def highest_unique(nodes: Iterable[UOp]) -> int:
-    return max((u.arg.unique for u in nodes if u.op is Op.BUFFER), default=0)
+    return max([u.arg.unique for u in nodes if u.op is Op.BUFFER], default=0)
 
 
 def uniques(body: UOp) -> Iterator[int]:
@@ -198,4 +199,4 @@ def _arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
 
 def written(body: UOp) -> tuple[int, ...]:
     """The slots that the Stores of a body write."""
-    return tuple(sorted({base(u.src[0]).arg.slot for u in nodes_of(body, Op.STORE)}))
+    return tuple(sorted({base(u.src[0]).arg.slot for u in toposort(body) if u.op is Op.STORE}))

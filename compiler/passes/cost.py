@@ -88,13 +88,20 @@ def _operand(s: UOp, cost: int, closed: Mapping[UOp, Closed], uses: Mapping[UOp,
 
 
 class Choices:
-    """What is known about the values of one body before their places are: `uses` counts the users of each."""
+    """What is known about the values of one body before their places are; most of it when somebody asks."""
 
     def __init__(self, order: Sequence[UOp], closed: Mapping[UOp, Closed]) -> None:
-        self.users: dict[UOp, list[UOp]] = users(order)
-        self.uses = {u: len(found) for u, found in self.users.items()}
         self.order, self.closed = order, closed
         self.carriers = self._carriers(order)
+
+    @functools.cached_property
+    def users(self) -> dict[UOp, list[UOp]]:
+        return users(self.order)
+
+    @functools.cached_property
+    def uses(self) -> dict[UOp, int]:
+        """How many users each value has, one per use."""
+        return {u: len(found) for u, found in self.users.items()}
 
     @functools.cached_property
     def work(self) -> dict[UOp, int]:
@@ -108,7 +115,7 @@ class Choices:
     def _carriers(self, order: Sequence[UOp]) -> set[UOp]:
         """The Reduces that are no products, and what arithmetic by elements makes of one."""
         found: set[UOp] = set()
-        for u in order if any(u.op is Op.REDUCE for u in order) else ():
+        for u in order if Op.REDUCE in {u.op for u in order} else ():
             if u.op is Op.REDUCE:
                 if self.is_looped(u) and not self.is_product(u):
                     found.add(u)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from uops.compiler.passes.positions import NOTHING, Lanes, Piece, Sums, index_of, size
+from uops.compiler.passes.positions import NOTHING, SCALAR, Lanes, Piece, Sums, index_of, size
 from uops.spec import dtypes as dt
 from uops.spec.node import UOp
 from uops.spec.ops import ALU, Op
@@ -92,7 +92,7 @@ def cost(sums: Sums, root: UOp, piece: Piece) -> int:
             pending += [(s, piece) for s in u.src[1:] if s.shape != ()]
         elif u.op in ALU and not (u.dtype is dt.index and sums.of(u, piece) is not None):
             total += 2 if len(piece) > 1 else 1
-            pending += [(s, piece) for s in u.src if s.shape != ()]
+            pending += [(s, piece if s.shape else SCALAR) for s in u.src if u.shape]
     return total
 
 

@@ -49,7 +49,7 @@ class Closed(NamedTuple):
 def closed_reduces(order: Sequence[UOp], at: Indexing) -> dict[UOp, Closed]:
     """The closed forms of the Reduces among `order`, which is in topological order."""
     found: dict[UOp, Closed] = {}
-    if not any(u.op is Op.REDUCE for u in order):
+    if Op.REDUCE not in {u.op for u in order}:
         return found
     functions, mixed = _functions(order)
     for u in order:

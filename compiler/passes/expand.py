@@ -4,9 +4,10 @@ Takes: SCHEDULED. Gives: EXPANDED (no UPCAST or UNROLL range left). Spec: Loweri
 
 The expanded ranges of a kernel are ordered by (priority of the type, axis id). A value has one axis per expanded range that it
 depends on, in that order, and no other axis; a Range becomes the Stack of its values. Where operands meet they are brought to the
-axes of all of them by Reshape and Expand. Memory is one-dimensional: the positions of an access of several axes are reshaped
-flat, and what is loaded is reshaped back. A Reduce over an expanded range is one over its axis; with other ranges beside it, those
-are reduced outside of that. An End closes one loop, the last of its ranges innermost (R58).
+axes of all of them by Reshape and Expand, but for one of shape () that an elementwise op takes as it is (R162). Memory is
+one-dimensional: the positions of an access of several axes are reshaped flat, and what is loaded is reshaped back. A Reduce over an
+expanded range is one over its axis; with other ranges beside it, those are reduced outside of that. An End closes one loop, the
+last of its ranges innermost (R58).
 
 What a schedule may contain: any number of UPCAST and UNROLL ranges of constant, positive extent, closed by an End or a Reduce like
 other ranges, and used in values, positions, gates and in the positions of LOCAL and REG Buffers, but not in the bound of a loop.
@@ -116,7 +117,7 @@ class _Expansion:
     def elementwise(self, u: UOp) -> None:
         mask = self._union(u.src)
         self.depends[u] = mask
-        src = tuple([self.at(s, mask) for s in u.src]) if mask else tuple([self.done[s] for s in u.src])
+        src = tuple([self.at(s, mask) if self.depends[s] else self.done[s] for s in u.src])
         self.done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
 
     def _union(self, src: tuple[UOp, ...]) -> int:

@@ -31,7 +31,7 @@ class Kernel:
 
     def __init__(self, root: UOp) -> None:
         self.root = root
-        self.place = Place(self, ())
+        self.coords: tuple[UOp, ...] = ()
         self.ranges: list[UOp] = []
         self.around: dict[UOp, frozenset[UOp]] = {}  # the loops around each loop
         self.holes: dict[Want, UOp] = {}  # placeholders of values that addresses and gates depend on
@@ -40,6 +40,11 @@ class Kernel:
         self.axes = 0
         self.has_product = False
         self.reduced: list[frozenset[UOp]] = []  # the output loops around each Reduce that is computed here
+
+    @property
+    def place(self) -> Place:
+        """Where its root is wanted. It is not kept: of two objects that hold each other only the garbage collector gets rid."""
+        return Place(self, self.coords)
 
     def loop(self, n: Dim, kind: AxisType) -> UOp:
         """A fresh Range; the index 0 for an axis of one element. A symbolic bound is in normal form from the start: simplification
@@ -202,13 +207,13 @@ def _finished(number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable
         nested = substitute(simple, put)
         note("order of loops", simple, nested, put, kernel=number)
         body = simple = simplify(nested)
+    memory = _memories(simple)
     body = B.nested(body, [put.get(r, r) for r in ranges])
     note("loops", simple, body, kernel=number)
-    memory = _memories(body)
     named = [u for u in nodes_of(body, Op.PARAM) if u.arg.name is not None]
     slots: dict[UOp, UOp] = {u: u.replace(arg=_variable(u.arg, k)) for k, u in enumerate(named, len(memory))}
     for k, m in enumerate(memory):
-        slots[m] = _own(m, k, substitute(m.src[0], slots))
+        slots[m] = m if m.arg.slot == k and not named else _own(m, k, substitute(m.src[0], slots))
     numbered = B.sink(substitute(body, slots), name=_name(body))
     note("numbers of arguments", body, numbered, slots, kernel=number)
     done, loops = canonical(numbered)
@@ -225,7 +230,8 @@ def _fill(root: UOp, holes: dict[UOp, UOp]) -> UOp:
 
 def _memories(body: UOp) -> list[UOp]:
     """The memory that a kernel accesses: what it writes, then what it reads in order of first use."""
-    return list(dict.fromkeys([_memory(u.src[0]) for op in (Op.STORE, Op.LOAD) for u in nodes_of(body, op)]))
+    order = toposort(body)
+    return list(dict.fromkeys([_memory(u.src[0]) for op in (Op.STORE, Op.LOAD) for u in order if u.op is op]))
 
 
 def _own(m: UOp, slot: int, shape: UOp | None = None) -> UOp:

@@ -57,7 +57,7 @@ class _Blocks:
         self.listed = listed
         live = open_ranges(order)
         self.root = order[-1]
-        self.around = _enclosing({r: live[u] for u in order if u.op is Op.END for r in u.src[1:]}, self.root)
+        self.around = _enclosing({r: live[u] for u in listed if u.op is Op.END for r in u.src[1:]}, self.root)
         self.parent = {r: self._innermost(outer) for r, outer in self.around.items()}
         self.live = live
 
@@ -96,7 +96,7 @@ class _Blocks:
     def _schedule(self, members: list[UOp], bodies: dict[UOp, list[UOp]]) -> list[UOp]:
         """The instructions of a block in order; a Range is followed by its loop's body. Members are in topological order but for
         what that body needs, which comes before the Range."""
-        if not any(u.op is Op.RANGE for u in members):
+        if Op.RANGE not in {u.op for u in members}:
             return members
         place = {u: k for k, u in enumerate(members)}
         placed: dict[UOp, None] = {}
@@ -141,16 +141,18 @@ def _enclosing(left_open: dict[UOp, frozenset[UOp]], root: UOp) -> dict[UOp, fro
 
 def _place(start: UOp, placed: dict[UOp, None], needs: Callable[[UOp], list[UOp]]) -> None:
     """Put a member behind those that were placed, and before it what it needs and is not there yet."""
-    entered: set[UOp] = set()
+    entered: dict[UOp, list[UOp]] = {}
     stack = [start]
     while stack:
         u = stack[-1]
-        missing = [v for v in needs(u) if v not in placed] if u not in placed else ()
+        again = u in entered
+        if not again and u not in placed:
+            entered[u] = needs(u)
+        missing = [v for v in entered[u] if v not in placed] if u not in placed else ()
         if not missing:
             placed[u] = None
             stack.pop()
-        elif u in entered:
+        elif again:
             raise untranslatable("R58 (End)", u, "a loop around it would have to be entered twice")
         else:
-            entered.add(u)
             stack.extend(reversed(missing))

@@ -166,8 +166,8 @@ class Sums:
         return u, piece
 
     def of(self, u: UOp, piece: Piece) -> Lanes | None:
-        """The lanes of index value `u`, None where they are no sums of scalars. One lane always is."""
-        u, piece = self.source(u, piece)
+        """The lanes of index value `u`, None where they are no sums of scalars. One lane always is, and a value of shape ()."""
+        u, piece = self.source(u, piece if u.shape else SCALAR)
         key = (u, piece)
         if key not in self.found:
             found = self._scalar(u) if u.shape == () else self._lanes(u, piece)

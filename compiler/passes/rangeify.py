@@ -21,14 +21,14 @@ from uops.compiler.passes.hazards import COPIES, memories
 from uops.compiler.passes.kernels import Finish, Kernel, Part, Place, Want, ranges_of
 from uops.compiler.passes.layouts import BIJECTIVE, Layout, layouts
 from uops.compiler.passes.parts import in_parts
-from uops.compiler.passes.spread import READ, SPREAD
+from uops.compiler.passes.spread import READ, SPREAD, access
 from uops.compiler.passes.targets import Target, locate
 from uops.compiler.passes.views import STEP, VIEWS, Indexing
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.spec import build as B
 from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, BufferArg, LoadArg
+from uops.spec.args import AddrSpace, BufferArg
 from uops.spec.axes import AxisType
 from uops.spec.dtypes import DType
 from uops.spec.errors import Crash
@@ -48,12 +48,14 @@ def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
     """The kernels of a callified program."""
     simplify = simplify or Rewriter(INDEXING)
     at = Indexing(simplify)
-    root = root.replace(src=(in_parts(root.src[0], at), *root.src[1:]))
-    state = Rangeify(at, toposort(root.src[0]), root.src[1:])
+    body = in_parts(root.src[0], at)
+    if body is not root.src[0]:
+        root = root.replace(src=(body, *root.src[1:]))
+    state = Rangeify(at, toposort(body), root.src[1:])
     state.spread()
     state.compute()
     if active() is not None:
-        state.note(root.src[0], simplify if isinstance(simplify, Rewriter) else None)
+        state.note(body, simplify if isinstance(simplify, Rewriter) else None)
     finish = Finish(state.values, state.arguments, simplify)
     launch = UOp(Op.LINEAR, tuple([finish(n, kernel) for n, kernel in enumerate(state.in_order())]))
     note("realise", root, launch, state.buffers)
@@ -76,7 +78,8 @@ class Rangeify:
         self.closed = closed_reduces(order, at)
         self.put: dict[Want, dict[UOp, UOp]] = {}  # in closed forms: what stands for the general index and the loops left
         self.choices = Choices(order, self.closed)
-        self.layouts = layouts(order, self.choices.uses, self.cheap)
+        viewed = not BIJECTIVE.isdisjoint({u.op for u in order})
+        self.layouts = layouts(order, self.choices.uses, self.cheap) if viewed else {}
         self.once: set[Want] = set()  # places that are every element once
         self.unique = highest_unique(arguments)
 
@@ -106,8 +109,8 @@ class Rangeify:
     def _open_layout(self, u: UOp, layout: Layout) -> None:
         """The kernel of a value that is stored in the order of its view `u`."""
         kernel = self._open(u, layout.loops.shape)
-        loops = kernel.place.coords
-        kernel.place = kernel.place._replace(coords=layout.above(self.at, loops))
+        loops = kernel.coords
+        kernel.coords = layout.above(self.at, loops)
         inner = Place(kernel, layout.below(self.at, loops))
         self.parts[u, kernel.place] = [self.want(layout.value, inner)]
         self.once.add((layout.value, inner))
@@ -124,8 +127,10 @@ class Rangeify:
     def _is_realised(self, u: UOp) -> bool:
         if u.op in COPIES:
             return True
+        if u in self.cheap:
+            return False
         value = self.layouts[u].value if u in self.layouts else u
-        if u in self.cheap or value.op in _MOVEMENT:
+        if value.op in _MOVEMENT:
             return False
         places = list(self.places[u])
         looped, first = self.choices.is_looped(value), places[0]
@@ -142,10 +147,12 @@ class Rangeify:
 
     def _push(self, wanted: Want) -> None:
         u, place = wanted
-        spread = SPREAD.get(u.op, _through)
-        parts = self.parts[wanted] = [self.want(*part) for part in spread(self, u, place)]
-        if wanted in self.once and u.op in _ONCE and u not in self.closed:
-            self.once.update(p for p in parts if u.op is Op.REDUCE or p[0].shape == u.shape or u.op in BIJECTIVE)
+        parts = self.parts[wanted] = SPREAD.get(u.op, _through)(self, u, place)
+        for s, at in parts:
+            self.places.setdefault(s, {})[at] = None
+        if u.op in _ONCE and wanted in self.once and u not in self.closed:
+            shape, whole = u.shape, u.op is Op.REDUCE or u.op in BIJECTIVE
+            self.once.update(parts if whole else [p for p in parts if p[0].shape == shape])
 
     def want(self, u: UOp, place: Place) -> Part:
         self.places.setdefault(u, {})[place] = None
@@ -153,7 +160,8 @@ class Rangeify:
 
     def aligned(self, place: Place, s: UOp) -> Place:
         """The place in an operand that broadcasts to where `place` is (R41)."""
-        return place._replace(coords=self.at.align(place.coords, s.shape))
+        coords = self.at.align(place.coords, s.shape)
+        return place if coords is place.coords else Place(place.kernel, coords, place.gate)
 
     def hole(self, u: UOp, place: Place) -> UOp:
         """A stand-in for the value of `u` at `place`, which an address or a gate needs before it is computed."""
@@ -164,8 +172,8 @@ class Rangeify:
 
     def _open(self, u: UOp, shape: Sequence[Dim]) -> Kernel:
         kernel = self.kernels[u] = Kernel(u)
-        kernel.place = Place(kernel, tuple([kernel.loop(n, AxisType.LOOP) for n in shape]))
-        kernel.ranges = ranges_of(kernel.place.coords)
+        kernel.coords = tuple([kernel.loop(n, AxisType.LOOP) for n in shape])
+        kernel.ranges = ranges_of(kernel.coords)
         kernel.nest(kernel.ranges)
         self.once.add((u, kernel.place))
         return kernel
@@ -202,7 +210,7 @@ class Rangeify:
             kernel.ranges = [*kernel.ranges, *self.targets[u].ranges]
             return
         value = self._expression(u, kernel.place) if u not in self.layouts else self.values[self.parts[u, kernel.place][0]]
-        target = UOp(Op.INDEX, (self.buffers[u], self.at.flatten(kernel.place.coords, u.shape)))
+        target = UOp(Op.INDEX, (self.buffers[u], self.at.flatten(kernel.coords, u.shape)))
         kernel.store = UOp(Op.STORE, (target, B.cast(value, stored_as(u))))
 
     def in_order(self) -> Iterator[Kernel]:
@@ -243,21 +251,3 @@ def stored_as(u: UOp) -> DType:
         return u.dtype
     lo, hi = u.min_max or (dt.index.min, dt.index.max)
     return dt.int32 if dt.int32.min <= lo and hi <= dt.int32.max else dt.int64
-
-
-def access(memory: UOp, flat: UOp, gate: UOp | None) -> UOp:
-    """The element at a flat position of 1-D memory; 0 where the gate is false, without touching the address (R52). A position that
-    exists, and is the same whether the gate holds or not, needs no gate: Pad chooses, and the Load can be made once."""
-    if gate is not None and _stands(memory, flat, gate):
-        gate = None
-    extra = () if gate is None else (B.const(0, memory.dtype), gate)
-    return UOp(Op.LOAD, (UOp(Op.INDEX, (memory, flat)), *extra), LoadArg())
-
-
-def _stands(memory: UOp, flat: UOp, gate: UOp) -> bool:
-    """Whether a position is inside of the memory, and does not change with what the gate depends on."""
-    bounds, size = flat.min_max, memory.shape[0]
-    if bounds is None or not isinstance(size, int) or not 0 <= bounds[0] <= bounds[1] < size:
-        return False
-    own = {u for u in toposort(flat) if u.op is Op.RANGE}
-    return not any(u in own for u in toposort(gate) if u.op is Op.RANGE)

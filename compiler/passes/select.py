@@ -62,15 +62,15 @@ class Scalars(Rewriter):
     """Rewrites scalars: the rules are written for them. A vector is left to the target's own compiler."""
 
     def applied(self, u: UOp) -> UOp | None:
-        return super().applied(u) if u.shape == () else None
+        return Rewriter.applied(self, u) if not u.shape else None
 
 
 def _primitive(body: UOp, native: frozenset[Op]) -> UOp:
     """`body` with its elementwise ops decomposed, those that are not `native`, and its small floats as bits."""
     order = toposort(body)
-    if not any(u.op in _LOWERED and _may_lower(u) for u in order):
+    small = not {u.arg.dtype for u in order if u.op in _NAMING}.isdisjoint(SMALL)
+    if not small and not any(_may_lower(u) for u in [u for u in order if u.op in _CHANGED]):
         return body
-    small = any(u.op in _NAMING and u.arg.dtype in SMALL for u in order)
     done: dict[UOp, UOp] = {}  # what became of the nodes that are not the same
     for u in order:
         if u.op in _LOWERED or (small and u.op in ALU) or not done.keys().isdisjoint(u.src):
@@ -101,10 +101,8 @@ _NAMING = _CONVERTED | {Op.PARAM, Op.BUFFER}
 
 
 def _may_lower(u: UOp) -> bool:
-    """Whether one of _LOWERED, or what is computed of it, may become something else: of a kernel without such a node all stays."""
-    if u.op in _NAMING and u.arg.dtype in SMALL:
-        return True
-    return u.op not in _NAMING or (u.op is Op.CAST and u.src[0].dtype is not dt.index)
+    """Whether one of _CHANGED may become something else: of a kernel without such a node, and without small floats, all stays."""
+    return u.op is not Op.CAST or u.src[0].dtype is not dt.index
 
 
 def _fused_integers(u: UOp) -> UOp:
@@ -131,5 +129,6 @@ _OWN: dict[Op, tuple[Callable[[UOp], bool], Callable[[UOp], UOp]]] = {
     Op.CAST: (lambda u: u.src[0].dtype is dt.index, lambda u: u),
     Op.WMMA: (lambda u: True, _fragments),
 }
-#: Ops that are lowered, or name the dtypes that are.
-_LOWERED = frozenset({*_OWN, *WIDE_RULES, *_NAMING})
+#: Ops that are lowered, and with those that name the dtypes that are.
+_CHANGED = frozenset({*_OWN, *WIDE_RULES})
+_LOWERED = _CHANGED | _NAMING

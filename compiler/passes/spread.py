@@ -15,7 +15,7 @@ from uops.compiler.passes.kernels import Part, Place, flat_param
 from uops.compiler.passes.views import STEP, TRUE, ZERO
 from uops.spec import build as B
 from uops.spec import dtypes as dt
-from uops.spec.args import BitcastArg, CastArg, ReduceArg
+from uops.spec.args import BitcastArg, CastArg, LoadArg, ReduceArg
 from uops.spec.axes import AxisType
 from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
@@ -185,17 +185,29 @@ def _constant(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
 def _param(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
     if u.arg.name is not None:
         return u
-    return _read(flat_param(u), state.at.flatten(place.coords, u.shape), place.gate)
+    return access(flat_param(u), state.at.flatten(place.coords, u.shape), place.gate)
 
 
 def _binary(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
-    return _read(u, place.coords[0], place.gate)
+    return access(u, place.coords[0], place.gate)
 
 
-def _read(memory: UOp, flat: UOp, gate: UOp | None) -> UOp:
-    from uops.compiler.passes.rangeify import access
+def access(memory: UOp, flat: UOp, gate: UOp | None) -> UOp:
+    """The element at a flat position of 1-D memory; 0 where the gate is false, without touching the address (R52). A position that
+    exists, and is the same whether the gate holds or not, needs no gate: Pad chooses, and the Load can be made once."""
+    if gate is not None and _stands(memory, flat, gate):
+        gate = None
+    extra = () if gate is None else (B.const(0, memory.dtype), gate)
+    return UOp(Op.LOAD, (UOp(Op.INDEX, (memory, flat)), *extra), LoadArg())
 
-    return access(memory, flat, gate)
+
+def _stands(memory: UOp, flat: UOp, gate: UOp) -> bool:
+    """Whether a position is inside of the memory, and does not change with what the gate depends on."""
+    bounds, size = flat.min_max, memory.shape[0]
+    if bounds is None or not isinstance(size, int) or not 0 <= bounds[0] <= bounds[1] < size:
+        return False
+    own = {u for u in toposort(flat) if u.op is Op.RANGE}
+    return not any(u in own for u in toposort(gate) if u.op is Op.RANGE)
 
 
 def _select(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:

@@ -75,7 +75,7 @@ def _bit(byte: UOp, d: DType) -> UOp:
 def locate(state: Rangeify, kernel: Kernel, reference: UOp) -> Target:
     """The memory element that `reference` is at the kernel's place."""
     found = Target(reference)
-    index, size = kernel.place.coords, reference.dtype
+    index, size = kernel.coords, reference.dtype
     if _resizes(reference):
         found.byte = kernel.loop(size.itemsize, AxisType.LOOP)
         found.ranges = [] if found.byte is ZERO else [found.byte]

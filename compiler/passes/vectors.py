@@ -96,17 +96,21 @@ class Vectors:
     # Consumers first: which elements are wanted together.
 
     def spread(self) -> None:
+        wanted, memory, folded = self.wanted, self.memory, self.folded
         for u in reversed(self.order):
-            if u.op is Op.STORE:
+            op = u.op
+            if op is Op.STORE:
                 self._cut(u)
-            elif u.op not in _GIVEN and u not in self.memory and u not in self.folded:
-                if u.shape == ():
-                    self.wanted.setdefault(u, {})[SCALAR] = None
-                if u in self.wanted:
-                    self._visit(u, self.wanted[u])
+            elif op not in _GIVEN and u not in memory and u not in folded:
+                if not u.shape:
+                    wanted.setdefault(u, {})[SCALAR] = None
+                if u in wanted:
+                    self._visit(u, wanted[u])
 
     def want(self, u: UOp, piece: Piece) -> None:
-        """Ask for a piece of a value; a movement op is looked through."""
+        """Ask for a piece of a value, of one of shape () for the value (R162); a movement op is looked through."""
+        if not u.shape:
+            piece = SCALAR
         while u.op in _MOVES:
             if u.op is not Op.RESHAPE:
                 piece = self.sums.moved(u, piece)
@@ -184,20 +188,21 @@ class Vectors:
 
     def build(self) -> UOp:
         for u in self.order:
-            if u in self.folded or u.op in _MOVES:
+            op = u.op
+            if op is Op.CONST or op in _MOVES or u in self.folded:  # a constant is there where it is wanted
                 continue
-            if u.op in _LEAVES:
+            if op in _BASES:
                 self.done[u] = u
                 self.values[u, SCALAR] = self._counter(u) if u.dtype is dt.index else u
-            elif u.op is Op.STORE:
+            elif op is Op.STORE:
                 stores = [self._store(u, piece) for piece in self.pieces[u]]
                 self.done[u] = stores[0] if len(stores) == 1 else UOp(Op.GROUP, tuple(stores))
-            elif u.op in _EFFECTS or u in self.memory:
-                if u.op is not Op.INDEX:
+            elif op in _EFFECTS or u in self.memory:
+                if op is not Op.INDEX:
                     self._same(u)
             elif u in self.folds:
                 build_fold(self, u, self.folds[u])
-            elif u.op is Op.RANGE:
+            elif op is Op.RANGE:
                 bound = u.src[0]
                 given = bound.op is Op.CONST or bound.op is Op.PARAM
                 self.done[u] = u if given else u.replace(src=(B.cast(self.value(bound, SCALAR), dt.int64),))
@@ -209,7 +214,7 @@ class Vectors:
                 for piece in self.wanted.get(u, ()):
                     if (u, piece) not in self.values:
                         self.values[u, piece] = self._build(u, piece)
-                if u.shape == ():
+                if not u.shape:
                     self.done[u] = self.values[u, SCALAR]
         return self.done[self.root]
 
@@ -229,7 +234,9 @@ class Vectors:
         self.done[u] = u if src == u.src else u.replace(src=src)
 
     def value(self, u: UOp, piece: Piece) -> UOp:
-        """The node of a piece: () for one lane, else (w,)."""
+        """The node of a piece: () for one lane, and for all lanes of a value of shape (), else (w,)."""
+        if not u.shape:
+            piece = SCALAR
         while u.op in _MOVES:
             if u.op is not Op.RESHAPE:
                 piece = self.sums.moved(u, piece)
@@ -249,7 +256,7 @@ class Vectors:
     def _compose(self, u: UOp, piece: Piece) -> UOp:
         """A piece from lanes that were built otherwise."""
         if u.op is Op.CONST:
-            return self.values[u, SCALAR]
+            return self._counter(u) if u.dtype is dt.index else u
         if u.dtype is dt.index and (lanes := self.sums.of(u, piece)) is not None and (u, piece[0]) not in lanes.terms:
             return self.index(lanes, len(piece))
         where = self.lanes.get(u)
@@ -265,6 +272,8 @@ class Vectors:
             lanes = self.sums.of(u, piece)
             assert lanes is not None
             return self.index(lanes, len(piece))
+        if u.op in ALU and u.op is not Op.CAST:
+            return self._elementwise(u, piece)
         if u.op is Op.LOAD:
             return self._load(u, piece)
         if u.op is Op.STACK:
@@ -276,14 +285,19 @@ class Vectors:
             fragments = [self.value(s, tuple(range(size(s)))) for s in u.src]
             node = u.replace(src=tuple([f if f.shape != () else UOp(Op.STACK, (f,)) for f in fragments]))
             return compose([(node, p) for p in piece]) if len(piece) > 1 else UOp(Op.INDEX, (node, constants(piece)))
-        src = [self.value(s, piece) for s in (u.src[:1] if u.op is Op.AFTER else u.src)]
         if u.op is Op.AFTER:
-            return u.replace(src=(src[0], *(self.done[d] for d in u.src[1:])))
+            return u.replace(src=(self.value(u.src[0], piece), *(self.done[d] for d in u.src[1:])))
         if u.op is Op.CAST and u.dtype is dt.index:
-            return as_integer(src[0], self.integer)
+            return as_integer(self.value(u.src[0], piece), self.integer)
+        return self._elementwise(u, piece)
+
+    def _elementwise(self, u: UOp, piece: Piece) -> UOp:
+        """What all lanes share stays a scalar."""
+        src = [self.value(s, piece) for s in u.src]
         for s in src:
             if s.shape:
-                return UOp(u.op, tuple([splat(s, len(piece)) for s in src]), u.arg, u.tag)
+                w = len(piece)
+                return UOp(u.op, tuple([s if s.shape else UOp(Op.STACK, (s,) * w) for s in src]), u.arg, u.tag)
         return UOp(u.op, tuple(src), u.arg, u.tag)
 
     # Index vectors.
@@ -392,33 +406,30 @@ def _is_splat(u: UOp) -> bool:
 _EFFECTS = frozenset({Op.SINK, Op.GROUP, Op.END, Op.BARRIER})
 _BASES = frozenset({Op.PARAM, Op.BUFFER})
 _VIEWS = frozenset({Op.INDEX, Op.AFTER, Op.BITCAST})
-_LEAVES = frozenset({Op.CONST, Op.PARAM, Op.BUFFER})
 _SCALARS = frozenset({Op.CONST, Op.RANGE, Op.PARAM})
-_GIVEN = _EFFECTS | _LEAVES | {Op.RANGE}
+_GIVEN = _EFFECTS | _BASES | {Op.CONST, Op.RANGE}
 _MOVES = MOVEMENT | {Op.RESHAPE}
 
 
 def _references(order: Iterable[UOp]) -> set[UOp]:
     """Memory and views of it."""
     found: set[UOp] = set()
-    for u in order:
+    for u in [u for u in order if u.op in _REFERRING]:
         op = u.op
         if op in _VIEWS:
             if u.src[0] in found or (op is Op.AFTER and u.src[0].dtype is dt.void):
                 found.add(u)
-        elif op in _BASES and (op is Op.BUFFER or u.arg.name is None):
+        elif op is Op.BUFFER or u.arg.name is None:
             found.add(u)
     return found
 
 
 def _widest(order: Iterable[UOp]) -> int:
     """Bytes of the widest element that a kernel computes with in lanes."""
-    widest = 1
-    for u in order:
-        if u.op in _COMPUTED and u.dtype is not dt.index and u.shape != ():
-            small = u.dtype in SMALL and u.op in ALU and u.op is not Op.WHERE
-            widest = max(widest, 4 if small else u.dtype.itemsize)
-    return widest
+    found = {(u.dtype, u.op in _WIDENED) for u in order if u.op in _COMPUTED and u.shape}
+    return max([1, *(4 if widened and d in SMALL else d.itemsize for d, widened in found if d is not dt.index)])
 
 
 _COMPUTED = ALU | {Op.LOAD, Op.REDUCE, Op.BITCAST}
+_WIDENED = ALU - {Op.WHERE}
+_REFERRING = _VIEWS | _BASES

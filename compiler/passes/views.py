@@ -86,7 +86,7 @@ class Indexing:
         """The index of the element that a value of `shape` gives to the element `index` of a broadcast (R41)."""
         own = index[len(index) - len(shape) :]
         if 1 not in shape:
-            return own
+            return own  # of as many axes `index` itself
         return tuple([ZERO if n == 1 else i for i, n in zip(own, shape, strict=True)])
 
 

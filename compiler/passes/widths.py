@@ -15,7 +15,7 @@ from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import CastArg, ConstArg
 from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UNSET, UOp, toposort
 from uops.spec.ops import Op
 
 
@@ -40,13 +40,14 @@ _NARROW, _WIDE = (dt.int32.min, dt.int32.max), (dt.int64.min, dt.int64.max)
 
 def index_width(order: Iterable[UOp], kernel: UOp) -> DType:
     """The narrower width that holds every index value. A constant that only spells a shape needs none."""
-    chosen = dt.int32
+    chosen, (least, most) = dt.int32, _NARROW
     sizes: set[UOp] | None = None
     for u in order:
         if u.dtype is not _INDEX or u.op is Op.STACK:
             continue
-        lo, hi = u.min_max or (_INDEX.min, _INDEX.max)
-        if _NARROW[0] <= lo and hi <= _NARROW[1]:
+        known = u._min_max
+        lo, hi = (u.min_max if known is UNSET else known) or (_INDEX.min, _INDEX.max)
+        if least <= lo and hi <= most:
             continue
         if sizes is None:
             sizes = set(toposort(*(p.src[0] for p in order if p.op is Op.PARAM and p.src)))

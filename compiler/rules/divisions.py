@@ -196,9 +196,11 @@ def _bound(found: Binding) -> Parts | None:
     """s = q g + r, where the multiples of g next to c decide whatever r is."""
     limit, total = int(node(found, "c").arg.value), linear(node(found, "s"))
     sizes = {abs(n) for n in total.terms.values()}
-    if not sizes or (sizes == {1} and not total.constant):
+    if not sizes:
         return None
     for size in sorted({math.gcd(*sizes), *sizes}, reverse=True):
+        if size == 1 and not total.constant:  # s itself
+            return None
         parts = _whole_and_rest(total, size)
         bounds = parts[1].min_max
         if bounds is None:

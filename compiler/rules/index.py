@@ -42,12 +42,15 @@ def cheaper(lhs: Pattern, rhs: Pattern, propose: Witness) -> Witness:
     return checked
 
 
-def _canonical(form: Pattern) -> Witness:
+def _canonical(op: Op) -> Witness:
     """The canonical form of a sum, or the one with products left in it, where that is cheaper."""
 
     def propose(found: Binding) -> dict[str, UOp] | None:
-        total = instantiate(form, found)
-        plain, left = build(linear(total)), constants_out(total)
+        total = UOp(op, (node(found, "x"), node(found, "y")))
+        plain = build(linear(total))
+        if plain is total:  # no product is left in it
+            return None
+        left = constants_out(total)
         best = plain if plain is left else min(plain, left, key=cost)
         return {"q": best} if best is not total else None
 
@@ -111,8 +114,8 @@ _FACTOR = (d > 0) & (r >= 0) & (r < g) & eq(c, d * g) & eq(s, q * g + r)
 
 RULES = (
     # Like terms are collected: 2x + 3x = 5x, x - x = 0, (x + 1) + 2 = x + 3.
-    _sum_rule("sum", x + y, q, eq(q, x + y), _canonical(x + y)),
-    _sum_rule("difference", x - y, q, eq(q, x - y), _canonical(x - y)),
+    _sum_rule("sum", x + y, q, eq(q, x + y), _canonical(Op.ADD)),
+    _sum_rule("difference", x - y, q, eq(q, x - y), _canonical(Op.SUB)),
     Rule("product-of-constants", (x * c) * d, x * k, when=eq(k, c * d), witness=_product),
     Rule("div-one", x // 1, x),
     Rule("mod-one", x % 1, zero),

@@ -23,7 +23,11 @@ def of_first(u: UOp) -> Device | None:
 
 def first_given(u: UOp) -> Device | None:
     """The sources' common device; a Const has none (R72)."""
-    return next((s.device for s in u.src if s.device is not None), None)
+    for s in u.src:
+        found: Device | None = s.device
+        if found is not None:
+            return found
+    return None
 
 
 def of_load(u: UOp) -> Device | None:

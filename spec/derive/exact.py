@@ -59,7 +59,7 @@ def round_up(d: DType, x: float | Fraction) -> float:
 
 def round_nearest(d: DType, x: float | Fraction) -> float:
     """`x` rounded once to `d`, to nearest even (R15): overflow gives an infinity, in fp8e4m3 NaN; the sign of zero is kept."""
-    if isinstance(x, float) and (x == 0 or x != x):
+    if isinstance(x, float) and (x != x or _is_value(d, x)):
         return x
     if isinstance(x, float) and math.isinf(x):
         return x if d.has_inf else math.nan

@@ -14,7 +14,7 @@ from uops.spec import dtypes as dt
 from uops.spec.derive.dtype import tuple_element
 from uops.spec.derive.exact import round_down, round_up
 from uops.spec.dtypes import DType, Kind
-from uops.spec.node import UNSET, MinMax, Rule, UOp
+from uops.spec.node import MANY, UNSET, MinMax, Rule, UOp
 from uops.spec.ops import ALU, MARKERS, Op
 
 INF = math.inf
@@ -358,7 +358,9 @@ def with_zero(u: UOp) -> MinMax | None:
 def of_stack(u: UOp) -> MinMax:
     if not u.src:
         return whole(u.dtype)
-    return hull(*(p for s in u.src if (p := s.min_max) is not None))
+    if len(u.src) >= MANY and not u.dtype.is_float and (known := u.spelt) is not None:
+        return fit(u.dtype, min(known), max(known))
+    return hull(*[p for s in dict.fromkeys(u.src) if (p := s.min_max) is not None])
 
 
 def of_load(u: UOp) -> MinMax | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -24,9 +25,15 @@ def dims_of(vector: UOp) -> Shape:
     return tuple(s.arg.value if s.op is Op.CONST else s for s in vector.src)
 
 
+@functools.lru_cache(maxsize=1024, typed=True)
+def index(value: int) -> UOp:
+    """An index constant."""
+    return UOp(Op.CONST, (), ConstArg(value, dt.index))
+
+
 def dim_node(d: Dim) -> UOp:
     """A shape entry as a node."""
-    return d if isinstance(d, UOp) else UOp(Op.CONST, (), ConstArg(int(d), dt.index))
+    return d if isinstance(d, UOp) else index(int(d))
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
@@ -80,8 +87,11 @@ def scalar(u: UOp) -> Shape:
 def of_alu(u: UOp) -> Shape:
     shape: Shape = u.src[0].shape
     for s in u.src[1:]:
-        if s.shape != shape:
-            return broadcast([s.shape for s in u.src])
+        own = s.shape
+        if own != shape and own:  # () is that of any other
+            if shape:
+                return broadcast([s.shape for s in u.src])
+            shape = own
     return shape
 
 

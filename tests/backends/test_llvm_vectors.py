@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from uops.backends.arrays import STORAGE
 from uops.backends.guard import Guarded
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import Tier
@@ -192,20 +193,27 @@ def test_elements_side_by_side_are_one_access_wherever_they_begin(kernels, tier)
         assert out.tolist() == [-1, 30, 40, 50, -1 if masked else 60]
 
 
-def test_a_masked_gather_and_scatter(kernels, tier) -> None:
-    w = 8
+@pytest.mark.parametrize("d", [dt.int32, dt.float64, dt.int16, dt.uint8, dt.bool_], ids=str)
+def test_a_masked_gather_and_scatter(kernels, tier, d: DType) -> None:
+    w, storage = 8, STORAGE[d]
     mask = np.array([1, 0, 1, 1, 0, 0, 1, 1], bool)
-    places = lanes(3, 1 << 28, 0, 7, -(1 << 28), 1 << 30, 5, 1)
-    out, memory = np.zeros(8, np.int32), np.arange(8, dtype=np.int32) * 10
-    kernel = copy_kernel(8, w, dt.int32, lambda g: g, lambda m: UOp(Op.INDEX, (m, places)))
-    kernels.execute(kernel, [out, memory, mask], tier=tier)
-    assert out.tolist() == [30, 0, 0, 70, 0, 0, 50, 10]
-    mask_at = B.load(at(B.param(2, (w,), dt.bool_), 0, w))
-    value = B.load(at(B.param(1, (w,), dt.int32), 0, w))
-    scatter = linear(B.store(UOp(Op.INDEX, (B.param(0, (8,), dt.int32), places)), value, mask_at))
-    out = np.zeros(8, np.int32)
+    at_ = (3, 1 << 28, 0, 7, -(1 << 28), 1 << 30, 5, 1)
+    places, here = lanes(*at_), [k for k, m in zip(at_, mask, strict=True) if m]
+    memory = (np.array([3, 10, 0, 30, 0, 50, 60, 70])).astype(storage)
+    mask_at, alt = B.load(at(B.param(2, (w,), dt.bool_), 0, w)), UOp(Op.STACK, (B.const(1, d),) * w)
+    read = B.load(UOp(Op.INDEX, (B.param(1, (8,), d), places)), alt, mask_at)
+    gather = linear(B.store(at(B.param(0, (w,), d), 0, w), read))
+    out, wanted = np.zeros(8, storage), np.ones(8, storage)
+    kernels.execute(gather, [out, memory, mask], tier=tier)
+    wanted[mask] = memory[here]
+    assert out.tolist() == wanted.tolist()
+    value = B.load(at(B.param(1, (w,), d), 0, w))
+    scatter = linear(B.store(UOp(Op.INDEX, (B.param(0, (8,), d), places)), value, mask_at))
+    assert ["llvm.masked" in render(kernel) for kernel in (gather, scatter)] == [d.itemsize >= 4] * 2
+    out, wanted = np.zeros(8, storage), np.zeros(8, storage)
     kernels.execute(scatter, [out, memory, mask], tier=tier)
-    assert out.tolist() == [20, 70, 0, 0, 0, 60, 0, 30]
+    wanted[here] = memory[mask]
+    assert out.tolist() == wanted.tolist()
 
 
 def test_a_gate_of_one_element_skips_the_whole_vector(kernels, tier) -> None:

@@ -126,3 +126,16 @@ def test_a_bound_that_depends_on_a_lane_is_refused() -> None:
     body = b.sink(b.end(b.store(b.at(p(0, 16), b.add(b.mul(u, 4), r)), b.const(1.0)), u, r), name="k")
     with pytest.raises(CompileError, match="its bound depends on a vector axis"):
         expand(UOp(Op.LINEAR, (b.call(body),)))
+
+
+def test_an_elementwise_op_takes_a_scalar_beside_its_lanes_as_it_is() -> None:
+    """R162: what lanes do not change, a constant or a computed value, is not expanded."""
+    i = b.range_(4, 0, UPCAST)
+    scalar = b.add(b.load(b.at(p(1, 2), 1)), 2.0)
+    value = b.mul(b.add(b.load(b.at(p(2, 4), i)), 1.0), scalar)
+    order = expanded(b.sink(b.end(b.store(b.at(p(0, 4), i), value), i), name="k"), 4, 2, 4)
+    assert not [u for u in order if u.op in (Op.EXPAND, Op.RESHAPE)]
+    assert [(u.op, u.shape, [s.shape for s in u.src]) for u in order if u.shape == (4,) and u.op in (Op.ADD, Op.MUL)] == [
+        (Op.ADD, (4,), [(4,), ()]),
+        (Op.MUL, (4,), [(4,), ()]),
+    ]

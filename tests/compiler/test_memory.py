@@ -124,3 +124,38 @@ def test_a_program_is_made_stateless_once_unless_somebody_records() -> None:
             seen(graph)
     seen(graph)
     assert calls == [graph] * 3
+
+
+def test_nodes_by_op_are_those_of_the_order_whatever_was_asked_before() -> None:
+    """Also where they are put together of those of the first source: a Sink of Ends of a Store, and a node that reads it twice."""
+    i, j = b.range_(4, 0), b.range_(3, 1)
+    store = b.store(b.at(b.param(0, (4,), dt.float32), i), b.load(b.at(b.param(1, (4,), dt.float32), i)))
+    body = b.sink(b.end(b.end(store, i), j), name="k")
+    for roots in (
+        (store, *body.src, body),
+        (body, store),
+        (store, store.src[1], b.group(store, store), b.after(store, j, i), body),
+    ):
+        with remembering(Memory()):
+            for root in roots:
+                for op in (Op.RANGE, Op.STORE, Op.END, Op.SINK, Op.LOAD, Op.GROUP, Op.AFTER):
+                    assert nodes_of(root, op) == [u for u in toposort(root) if u.op is op], (root, op)
+
+
+def test_the_order_of_vectors_is_that_of_a_walk_from_source_to_source() -> None:
+    """What has many sources, some of them the same, some constants, is entered once and in their order."""
+    x, y = b.load(b.at(b.param(0, (4,), dt.float32), 0)), b.const(2.0)
+    lanes = UOp(Op.STACK, tuple(b.const(float(k % 6)) for k in range(8)))
+    root = b.group(UOp(Op.STACK, (x,) * 8), lanes, UOp(Op.STACK, (y, x, y, lanes.src[7], x, y)), UOp(Op.STACK, (y,) * 6))
+    order: list[UOp] = []
+
+    def walk(u: UOp) -> None:
+        for s in u.src:
+            if s not in order:
+                walk(s)
+        order.append(u)
+
+    walk(root)
+    assert toposort(root) == order == toposort(root, gate=lambda u: True)
+    assert lanes.spelt == (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.0, 1.0) and UOp(Op.STACK, (y,) * 6).spelt == (2.0,) * 6
+    assert UOp(Op.STACK, (x,) * 8).spelt is None and b.group(y, y).spelt is None

@@ -180,8 +180,8 @@ def test_decisions_that_led_elsewhere_are_left_out() -> None:
     with recording() as log:
         note("taken", before, after, {X: Y})
         note("tried", before, other, {X: Z})
-        decided("this", before, after)
-        decided("that", before, other)
+        decided(("this",), before, after)
+        decided(("that",), before, other)
     (entry,) = Trace({"before": before, "after": after}, log).links("after")
     assert entry.decisions == ("this",)
 

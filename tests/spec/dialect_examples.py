@@ -199,6 +199,11 @@ def _shapes(d: Dialect) -> list[UOp]:
     return [launch(d, put(d, at(n(Op.ADD, two, c(1.0)), c(0, i32))))]
 
 
+def _two_shapes(d: Dialect) -> list[UOp]:
+    two, one = n(Op.STACK, c(1.0), c(2.0)), n(Op.STACK, c(1.0))
+    return [launch(d, put(d, at(n(Op.WHERE, c(True, b8), two, one), c(0, i32))))]
+
+
 def _index_math(d: Dialect) -> list[UOp]:
     r = rng()
     return [launch(d, b.end(b.store(at(P0, n(Op.MOD, r, i(4))), c(1.0)), r))]
@@ -240,8 +245,8 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "_kernel_param": _params, "_address": _addresses, "_loaded": _unloaded, "_bool_condition": _conditions, "axis_types": _types,
     "_no_open_range": _open, "<lambda>": _machine_bound, "_argument_dtypes": _dtypes, "_scalar_value": _vectors,
     "_scalar_or_fragment": _vectors, "_shape_or_fragment": _stacks,
-    "_closes_its_kind": _kinds, "_kernel_buffer": _buffers, "all_same_shape": _shapes, "_index_arithmetic": _index_math,
-    "_target": _targets, "_in_order": _order, "_nested": _nests, "_single_end": _single,
+    "_closes_its_kind": _kinds, "_kernel_buffer": _buffers, "all_same_shape": _shapes, "_one_shape": _two_shapes,
+    "_index_arithmetic": _index_math, "_target": _targets, "_in_order": _order, "_nested": _nests, "_single_end": _single,
 }  # fmt: skip
 
 for _d, _spec in DIALECTS.items():
