@@ -95,6 +95,7 @@ def _module(source: str, target: Host, tier: Tier, context: Any = None) -> Any:
         raise Crash(f"LLVM rejects the rendered kernel: {e}\n{source}") from e
     if tier is not Tier.FAST:
         _optimize(module, machine, tier, _VECTOR.search(source) is not None)
+        module = _without_known_masks(module)
     return module
 
 
@@ -113,6 +114,43 @@ def _optimize(module: Any, machine: Any, tier: Tier, has_vectors: bool) -> None:
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
     passes.run(module, builder)
+
+
+def _without_known_masks(module: Any) -> Any:
+    """Stores of lanes that are known instead of masked ones. Where one lane of truncated integers is stored under a mask, LLVM 22.1
+    stores the wide integer on x86: `masked.store(trunc <8 x i32> to <8 x i8>)` of lane 0 writes four bytes."""
+    if not any(_NARROW.match(f.name) for f in module.functions):
+        return module
+    text = str(module)
+    known = _KNOWN_MASK.sub(_lanes_stored, text)
+    return module if known == text else llvm.parse_assembly(known, llvm.create_context())
+
+
+_NARROW = re.compile(r"llvm\.masked\.store\.v\d+i(8|16|32)\b")
+_KNOWN_MASK = re.compile(
+    r"^ *(?:tail )?call void @llvm\.masked\.store\.v(\d+)i(8|16|32)\.p0\(<\d+ x i\d+> (.+), ptr (?:align \d+ )?(\S+), "
+    r"(?:i32 \d+, )?<\d+ x i1> <([^>]+)>\).*$",
+    re.MULTILINE,
+)
+
+
+def _lanes_stored(found: re.Match[str]) -> str:
+    """The lanes of a mask in runs, each in vectors of as many as a power of two."""
+    width, bits, value, place, mask = found.groups()
+    lanes = [k for k, lane in enumerate(mask.split(", ")) if lane == "i1 true"]
+    name, lines = f"%known.{found.start()}", []
+    while lanes:
+        run = next((n for n in range(1, len(lanes)) if lanes[n] != lanes[0] + n), len(lanes))
+        first, n = lanes[0], 1 << (run.bit_length() - 1)
+        chosen = ", ".join(f"i32 {k}" for k in lanes[:n])
+        part, at = f"{name}.{first}", f"{name}.{first}.at"
+        lines += [
+            f"  {part} = shufflevector <{width} x i{bits}> {value}, <{width} x i{bits}> poison, <{n} x i32> <{chosen}>",
+            f"  {at} = getelementptr i{bits}, ptr {place}, i64 {first}",
+            f"  store <{n} x i{bits}> {part}, ptr {at}, align {int(bits) // 8}",
+        ]
+        lanes = lanes[n:]
+    return "\n".join(lines)
 
 
 def compile_object(source: str, target: Host, tier: Tier, allowed: Collection[str] = ()) -> bytes:

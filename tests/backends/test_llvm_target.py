@@ -155,6 +155,34 @@ def test_what_calls_a_function_of_others_is_refused_together_too(kernels) -> Non
         target.together([text, foreign])
 
 
+@pytest.mark.parametrize(
+    ("width", "lanes"), [(8, (0,)), (8, (5,)), (4, (3,)), (8, (0, 1)), (16, (2, 3, 4, 9)), (32, tuple(range(17)))]
+)
+@pytest.mark.parametrize("bits", [8, 16, 32])
+def test_a_store_of_lanes_that_are_known_writes_no_others(tier: Tier, bits: int, width: int, lanes: tuple[int, ...]) -> None:
+    mask = ", ".join(f"i1 {'true' if k in lanes else 'false'}" for k in range(width))
+    vector, store = f"<{width} x i{bits}>", f"@llvm.masked.store.v{width}i{bits}.p0"
+    source = f"""define void @kernel(ptr %buffers, ptr %scalars) {{
+  %from.at = getelementptr ptr, ptr %buffers, i64 1
+  %from = load ptr, ptr %from.at, align 8
+  %to = load ptr, ptr %buffers, align 8
+  %x = load <{width} x i64>, ptr %from, align 8
+  %y = lshr <{width} x i64> %x, splat (i64 3)
+  %z = trunc <{width} x i64> %y to {vector}
+  call void {store}({vector} %z, ptr %to, i32 {bits // 8}, <{width} x i1> <{mask}>)
+  ret void
+}}
+declare void {store}({vector}, ptr, i32, <{width} x i1>)
+"""
+    target = LlvmTarget(tier)
+    dtype = np.dtype(f"uint{bits}")
+    given, found = np.arange(width, dtype=np.int64) * 8 + 1024, np.full(width + 8, 0xA5, dtype)
+    target.load(target.compile(source))([found.ctypes.data, given.ctypes.data], [0, 0])
+    wanted = np.full(width + 8, 0xA5, dtype)
+    wanted[list(lanes)] = (given[list(lanes)] >> 3).astype(dtype)
+    assert found.tolist() == wanted.tolist()
+
+
 def test_a_running_kernel_lets_other_threads_run(kernels) -> None:
     n, x = B.variable("n", 0, 1 << 40, slot=1), B.at(B.param(0, (1,), dt.uint64), 0)
     i = B.range_(n, 0)
