@@ -36,7 +36,9 @@ class _Memory:
     reads: list[UOp] = field(default_factory=list)
 
 
-class _Program:
+class Program:
+    """Statements one after the other; `root` is the program of those so far."""
+
     def __init__(self, draw: Draw, most: int) -> None:
         producers = tuple(p for p in PRODUCERS if p.name in _VALUES and (p.always or draw.chance(60)))
         self.draw = draw
@@ -83,7 +85,7 @@ class _Program:
         x = self.draw.choice(self.memories)
         ref = self.view(x)
         shape = tuple(ref.shape)
-        value = self.m.value(x.dtype, shape, self.draw.integer(1, 5))
+        own, value = None, self.m.value(x.dtype, shape, self.draw.integer(1, 5))
         if self.draw.chance(40):
             own = b.flip(ref, [True] * len(shape)) if self.draw.chance(50) else ref
             value = own if self.draw.chance(20) else UOp(Op.WHERE, (self.m.value(dt.bool_, shape, 1), own, value))
@@ -91,7 +93,7 @@ class _Program:
             ordered = b.after(x.now, *x.reads)
             ref = _on(ref, x.now, ordered)
         gate = (self.m.value(dt.bool_, shape, 1),) if self.draw.chance(15) else ()
-        if self.draw.chance(30):  # what was stored is used as it was
+        if self.draw.chance(30) and value is not own:  # what was stored is used as it was; a view would be read as it is then (R55)
             self.values.append(value)
             self.m.made.setdefault((x.dtype, shape), []).append(value)
         x.now, x.reads = b.after(x.now, b.store(ref, value, *gate)), []
@@ -122,7 +124,7 @@ def _on(view: UOp, old: UOp, new: UOp) -> UOp:
 
 def program(draw: Draw) -> Case:
     """Two to eight statements on one to three Buffers."""
-    p = _Program(draw, draw.choice((4, 8, 16, 32)))
+    p = Program(draw, draw.choice((4, 8, 16, 32)))
     for _ in range(draw.integer(2, 8)):
         draw.choice((p.read, p.write, p.write, p.compute))()
     return Case(p.root(), p.m.inputs)

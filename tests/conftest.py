@@ -1,7 +1,9 @@
-"""What all tests share: golden files with an update flag, a cache of compiled objects of their own, and checks of the compiler that
-are always on: the verifier between all passes, and the validation of every kernel where Z3 is installed, as it is in CI."""
+"""What all tests share: golden files with an update flag, a cache of compiled objects of their own, processes that Ctrl-C reaches,
+and checks of the compiler that are always on: the verifier between all passes, and the validation of every kernel where Z3 is
+installed, as it is in CI."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -39,6 +41,14 @@ def object_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("UOPS_VALIDATE", str(int(validates())))
         default.cache_clear()
         yield
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Processes that the test starts answer SIGINT. A shell's job in the background ignores it, and so would its children."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

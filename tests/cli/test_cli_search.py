@@ -52,6 +52,7 @@ def test_times_are_told_in_microseconds() -> None:
     assert (micro(0.0012345), micro(None), micro(float("inf"))) == ("1,234.5", "-", "-")
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_keeps_the_best_so_far(own_cache: Path, tmp_path: Path) -> None:
     (tmp_path / "gemm.uops").write_text(GEMM)
     paths = os.pathsep.join([str(Path(uops.cli.__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH", "")])])

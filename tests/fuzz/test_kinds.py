@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from uops.backends.registry import get
-from uops.fuzz import coverage, kinds, launches, laws, oracles
+from uops.fuzz import coverage, kinds, launches, laws, oracles, programs
 from uops.fuzz.draw import Recording, Replay, SeededDraw
 from uops.fuzz.kinds import KINDS, Sample
 from uops.fuzz.strategies import samples
@@ -21,7 +21,7 @@ from uops.interp import run
 from uops.interp.sets import allowed
 from uops.spec.args import AddrSpace
 from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
+from uops.spec.dialects import MOVEMENT, Dialect
 from uops.spec.errors import CompileError, Trap
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
@@ -85,6 +85,19 @@ def test_statements_write_memory_again_after_it_was_read() -> None:
 
 def _stored_before(store: UOp) -> bool:
     return any(u.op is Op.STORE for u in toposort(store.src[0]))
+
+
+def test_no_statement_shares_a_view_of_memory() -> None:
+    """A view would be read where it is used, beside the Stores of later statements (R55)."""
+    for seed in range(300):
+        p = programs.Program(SeededDraw(seed), 16)
+        memories = [x.now for x in p.memories]
+        for _ in range(4):
+            p.write()
+        for value in (*p.values, *(v for found in p.m.made.values() for v in found)):
+            while value.op in MOVEMENT or value.op is Op.AFTER:
+                value = value.src[0]
+            assert value not in memories
 
 
 def test_extents_are_variables() -> None:

@@ -248,15 +248,13 @@ def test_a_run_goes_on_from_its_journal(tmp_path: Path, monkeypatch: pytest.Monk
         Run(MUTANTS[:4], tmp_path, seconds=6)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_ends_in_a_report_and_leaves_no_process(tmp_path: Path) -> None:
     place, scratch = tmp_path / "report", tmp_path / "scratch"
     scratch.mkdir()
     command = [sys.executable, "-m", "uops", "mutants", "--only", "sin-sign", "--seconds", "600", "--report", str(place)]
     environment = {**os.environ, "PYTHONPATH": str(PACKAGE.parent), "TMPDIR": str(scratch)}
-    process = subprocess.Popen(
-        command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's job in the background ignores it
-    )  # fmt: skip
+    process = subprocess.Popen(command, env=environment, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 300
     while not list(scratch.glob("uops-mutant-*/0/log")) and time.monotonic() < deadline:
         time.sleep(0.1)
