@@ -1,8 +1,9 @@
 """Certificates: what was proved of a program, with the texts of which it was proved, and their check by the solver alone.
 
 `certify(graph, target)` compiles and validates a program and makes its certificate: a JSON object with the launch as text after
-`join`, `decompose`, `simplify`, `linearize` and `plan`, the steps of rules between two of them with the digests by which the ledger
-proves these rules, and every claim with the digest of its query. It raises Uncertified where the solver alone does not decide one.
+`join`, `decompose`, `simplify`, `linearize` and `plan`, the numbers of the Buffers that the caller sees, the steps of rules between
+two of the texts with the digests by which the ledger proves these rules, and every claim with the digest of its query. It raises
+Uncertified where the solver alone does not decide one.
 
 `check(certificate)` makes all claims anew from the texts, asks the solver about each, compares the digests of the queries with
 those written down, and replays the steps. No pass is run, no interval, point or earlier verdict is used. It gives what is wrong:
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from uops.compiler.config import Config, default
@@ -27,7 +28,7 @@ from uops.compiler.validate.decide import by_solver, query
 from uops.compiler.validate.kernel import bounds, widths
 from uops.compiler.validate.launch import recorded, validate
 from uops.compiler.validate.model import Claim
-from uops.compiler.validate.plan import kept, plan
+from uops.compiler.validate.plan import callers, kept, plan
 from uops.compiler.validate.races import claims as race_claims
 from uops.compiler.validate.reader import read
 from uops.compiler.validate.sites import Body
@@ -39,7 +40,7 @@ from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.text import parse, show
 
-FORMAT = 1
+FORMAT = 2
 #: The launch as text, in this order.
 TEXTS = ("join", "decompose", "simplify", "linearize", "plan")
 #: What a certificate rests on, beside what it proves.
@@ -48,6 +49,7 @@ TRUSTED = (
     "the reader of accesses, and the claims that are made of them (uops.compiler.validate)",
     "the committed ledger of proved rules, and that Rule.apply instantiates what was proved",
     "the parser of .uops text (uops.spec.text)",
+    "that `callers` are the numbers of all Buffers that the caller sees",
     "from join to decompose the values, not the accesses, of a kernel: `uops stages` and `uops conform --tier exhaustive`",
     "from the instructions to machine code: the renderer, the toolchain and the machine: `uops conform`",
 )
@@ -90,6 +92,7 @@ def write(
         "trusted": list(TRUSTED),
         "rules": {name: digest(rules[name]) for name in sorted({s.rule for k in by_kernel for s in k})},
         "texts": texts,
+        "callers": callers(graphs["callify"]),
         "steps": [[[s.rule, show(s.before), show(s.after)] for s in k] for k in by_kernel],
     }
     if relaxed is not None:
@@ -97,7 +100,7 @@ def write(
         made["fast_math"] = {name: digest(assuming[name]) for name in (*relaxed, *sorted(r.name for r in LAWS))}
         made["trusted"] += _assumptions(made)
     launches = {name: parse(text) for name, text in texts.items()}
-    made["claims"] = [[c.kind.value, c.place, _digest(query(c)[0])] for c in claims(launches)]
+    made["claims"] = [[c.kind.value, c.place, _digest(query(c)[0])] for c in claims(launches, made["callers"])]
     wrong = check(made)
     if wrong:
         raise Uncertified(wrong[0])
@@ -163,7 +166,7 @@ def _rules_differ(made: Json) -> Iterator[str]:
 
 
 def _claims_fail(made: Json, launches: Mapping[str, UOp], worker: Worker) -> Iterator[str]:
-    found = list(claims(launches))
+    found = list(claims(launches, made["callers"]))
     digests = [[c.kind.value, c.place, _digest(query(c)[0])] for c in found]
     if digests != made["claims"]:
         yield "the claims of the texts are not those written down"
@@ -199,8 +202,8 @@ def numbers(body: UOp) -> set[tuple[str, object]]:
     return found
 
 
-def claims(launches: Mapping[str, UOp]) -> Iterator[Claim]:
-    """All claims of a program, from its texts alone, each once."""
+def claims(launches: Mapping[str, UOp], external: Collection[int]) -> Iterator[Claim]:
+    """All claims of a program, from its texts and the numbers of the caller's Buffers alone, each once."""
     seen: set[tuple[UOp, UOp]] = set()
     for before, after in zip(launches["join"].src, launches["linearize"].src, strict=True):
         pair = before.src[0], after.src[0]
@@ -208,7 +211,7 @@ def claims(launches: Mapping[str, UOp]) -> Iterator[Claim]:
             seen.add(pair)
             yield from kernel_claims(*map(read, pair))
     yield from kept(launches["join"], launches["linearize"])
-    yield from plan(launches["linearize"], launches["plan"])
+    yield from plan(launches["linearize"], launches["plan"], external)
 
 
 def kernel_claims(old: Body, new: Body) -> Iterator[Claim]:

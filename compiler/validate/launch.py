@@ -20,7 +20,7 @@ from uops.compiler.target import Target
 from uops.compiler.validate.decide import decide
 from uops.compiler.validate.kernel import kernel
 from uops.compiler.validate.model import Invalid, Verdict
-from uops.compiler.validate.plan import kept, plan
+from uops.compiler.validate.plan import callers, kept, plan
 from uops.compiler.validate.values import moves_of, values
 from uops.spec.node import UOp
 from uops.spec.record import dataclass as record
@@ -128,7 +128,7 @@ def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> R
                 verdicts = (*proofs, *values(bodies, moves))
                 _remember(key, verdicts)
             found[key] = Validated(_name(old.src[0], k), old.src[0], new.src[0], verdicts, _PROCESS.spent() - start)
-        launched = (*kept(before, after), *plan(after, passed["plan"]))
+        launched = (*kept(before, after), *plan(after, passed["plan"], callers(passed["callify"])))
         planned = tuple(decide(c, _PROCESS.worker) for c in launched)
         report = Report(tuple(found.values()), planned, log.assumed)
         _PROCESS.counts["kernels"] += len(found)

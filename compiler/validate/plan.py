@@ -1,13 +1,15 @@
-"""The memory plan: values that are needed at the same time do not share bytes, and no written argument is passed twice.
+"""The memory plan: values that are needed at the same time do not share bytes, what the caller sees keeps its place, and no written
+argument is passed twice.
 
-Takes: the launch as KERNEL, as LINEAR, and as PLANNED. Gives: claims `plan`. A value is needed from the first Call that takes its
-Buffer to the last one. Spec: Lowering Pipeline/Register-Memory Plan; Slice; R46, R61, R63, R126.
+Takes: the launch as KERNEL, as LINEAR, and as PLANNED, and the numbers of the caller's Buffers. Gives: claims `plan`. A value is
+needed from the first Call that takes its Buffer to the last one. Spec: Lowering Pipeline/Register-Memory Plan; Slice; R46, R61,
+R63, R126.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.model import Claim, Kind
@@ -22,8 +24,13 @@ def kept(before: UOp, after: UOp) -> Iterator[Claim]:
         yield _claim(f"call {k} keeps its arguments", _truth(old.src[1:] == new.src[1:] and old.arg == new.arg))
 
 
-def plan(before: UOp, after: UOp) -> Iterator[Claim]:
-    """The claims of the places in a launch."""
+def callers(called: UOp) -> list[int]:
+    """The numbers of the Buffers that the caller of a program sees, by the CALLIFIED graph."""
+    return sorted(a.arg.unique for a in called.src[1:] if a.op is Op.BUFFER)
+
+
+def plan(before: UOp, after: UOp, external: Collection[int]) -> Iterator[Claim]:
+    """The claims of the places in a launch; `external` are the numbers of the caller's Buffers."""
     lives: dict[UOp, tuple[int, int]] = {}
     places: dict[UOp, UOp] = {}
     for k, (old, new) in enumerate(zip(before.src, after.src, strict=True)):
@@ -31,6 +38,8 @@ def plan(before: UOp, after: UOp) -> Iterator[Claim]:
         yield from _arguments(k, old)
         for a, b in zip(old.src[1:], new.src[1:], strict=True):
             if b.op is Op.SLICE:
+                if a not in lives:
+                    yield _claim(f"{_name(a)} is not the caller's", _truth(a.arg.unique not in external))
                 lives[a] = (lives.get(a, (k, k))[0], k)
                 yield _claim(f"{_name(a)} has one place", _truth(places.setdefault(a, b) is b))
                 yield _claim(f"{_name(a)} is inside of its arena", _inside(a, b))

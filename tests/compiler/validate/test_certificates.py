@@ -69,7 +69,7 @@ def forged(made: C.Json, names: tuple[str, ...], alter: Callable[[UOp], UOp]) ->
         for name in names:
             found["texts"][name] = show(alter(parse(made["texts"][name])))
         launches = {k: parse(t) for k, t in found["texts"].items()}
-        found["claims"] = [[c.kind.value, c.place, C._digest(C.query(c)[0])] for c in C.claims(launches)]
+        found["claims"] = [[c.kind.value, c.place, C._digest(C.query(c)[0])] for c in C.claims(launches, found["callers"])]
     except (UopsError, AssertionError, ValueError):
         return None
     return found if found["texts"] != made["texts"] else None

@@ -38,8 +38,8 @@ PLACES = "%15 = slice %14, 0, size=8 : f32\n%16 = slice %14, {offset}, size=8 : 
 def test_an_overlapping_plan_is_refuted_and_replays(worker):
     before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
     right, wrong = (parse(LAUNCH.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (64, 16))
-    assert all(decide(c, worker).proved for c in plan(before, right))
-    bad = [v for c in plan(before, wrong) if not (v := decide(c, worker)).proved]
+    assert all(decide(c, worker).proved for c in plan(before, right, ()))
+    bad = [v for c in plan(before, wrong, ()) if not (v := decide(c, worker)).proved]
     assert [v.kind for v in bad] == [Kind.PLAN] and "at the same time" in bad[0].place
     assert replay_launch(before, wrong).confirmed and not replay_launch(before, right).confirmed
 
@@ -48,8 +48,8 @@ def test_what_a_call_reads_and_what_it_writes_share_no_bytes(worker):
     chain = LAUNCH.replace("%18 = call %8, {b}, %10", "%18 = call %8, {b}, {a}").replace("%13, {a}, written", "%13, {b}, written")
     before = parse(chain.format(places=OTHER, a="%11", b="%15"))
     right, wrong = (parse(chain.format(places=PLACES.format(offset=o), a="%15", b="%16")) for o in (32, 0))
-    assert all(decide(c, worker).proved for c in plan(before, right))
-    bad = [v for c in plan(before, wrong) if not (v := decide(c, worker)).proved]
+    assert all(decide(c, worker).proved for c in plan(before, right, ()))
+    bad = [v for c in plan(before, wrong, ()) if not (v := decide(c, worker)).proved]
     assert [v.kind for v in bad] == [Kind.PLAN] and "at the same time" in bad[0].place
 
 
@@ -69,5 +69,12 @@ def test_a_place_beyond_the_arena_and_an_argument_passed_twice_are_refuted(worke
     assert _open(twice, twice, worker) == {"call 2 writes argument 0 and has it once"}
 
 
-def _open(before: UOp, after: UOp, worker: Worker) -> set[str]:
-    return {v.place for v in (decide(c, worker) for c in plan(before, after)) if not v.proved}
+def test_what_the_caller_sees_keeps_its_place(worker):
+    before = parse(LAUNCH.format(places=OTHER, a="%11", b="%15"))
+    after = parse(LAUNCH.format(places=PLACES.format(offset=64), a="%15", b="%16"))
+    assert _open(before, after, worker, external=(1, 3)) == set()
+    assert _open(before, after, worker, external=(2, 3)) == {"buffer 2 is not the caller's"}
+
+
+def _open(before: UOp, after: UOp, worker: Worker, external: tuple[int, ...] = ()) -> set[str]:
+    return {v.place for v in (decide(c, worker) for c in plan(before, after, external)) if not v.proved}

@@ -11,6 +11,7 @@ import uops
 from uops.backends.registry import get
 from uops.compiler import Config, compile, lower
 from uops.compiler.log import Log
+from uops.compiler.passes.plan import plan
 from uops.compiler.prove.solver import NoSolver, Worker
 from uops.compiler.rewrite import Step
 from uops.compiler.rules import VALUES
@@ -79,7 +80,7 @@ def test_a_kernel_that_is_not_validated_is_an_error_that_names_the_obligation(mo
 
 
 def test_a_plan_that_is_not_validated_is_an_error(monkeypatch):
-    monkeypatch.setattr(launch, "plan", lambda before, after: [Claim(Kind.PLAN, "planted", T.TRUE, T.FALSE)])
+    monkeypatch.setattr(launch, "plan", lambda *stages: [Claim(Kind.PLAN, "planted", T.TRUE, T.FALSE)])
     with pytest.raises(Invalid, match="the memory plan is not validated: plan: planted: refuted: always"):
         lower(product(), get("c").target, upto="plan", config=CHECKED)
 
@@ -104,6 +105,16 @@ def test_a_launch_of_which_a_pass_changes_an_argument_or_a_kernel_is_refused():
         ({"plan": other}, "call 0 keeps its kernel"),
     ):
         assert [v.place for v in validate({**passed, **changed}, steps, log).verdicts if not v.proved] == [place]
+
+
+def test_a_result_that_shares_memory_of_the_launch_is_refused():
+    memory = b.buffer(4, dt.float32, unique=1)
+    graph = b.after(memory, b.store(memory, b.add(b.contiguous(b.neg(b.param(0, (4,), dt.float32))), 1)))
+    passed, steps, log = recorded(graph, get("c").target, NEVER)
+    validate(passed, steps, log).require()
+    passed["plan"] = plan(passed["linearize"], external=())
+    bad = [v.place for v in validate(passed, steps, log).plan if not v.proved]
+    assert bad == ["buffer 1 is not the caller's", "buffer 2 is not the caller's"]
 
 
 def test_it_is_an_option_of_compile_for_targets_of_the_compiler():
