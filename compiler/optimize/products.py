@@ -18,7 +18,6 @@ from uops.compiler.optimize.facts import CACHES, COST, Facts, divisor, extent, n
 from uops.compiler.optimize.schedule import Schedule, apply
 from uops.compiler.optimize.stage import staged
 from uops.compiler.optimize.sweep import swept, swept_in_output
-from uops.compiler.optimize.threads import PER_CORE
 from uops.compiler.passes.accumulate import wide_of
 from uops.compiler.target import Machine
 from uops.spec.axes import AxisType
@@ -32,6 +31,8 @@ REDUCE_VECTORS = 4
 PANEL_SHARE = 2
 #: Panels that share one reading of the rows, where a cache does not hold these; a fraction is left of what reading them costs.
 PANELS = 4
+#: Pieces of a product that every core gets: to read the rows for two panels at once gains more than pieces that even out.
+PIECES = 2
 #: How much shorter a block of a deep Reduce may be than what a cache holds, for a whole number of them.
 DEPTH_SLACK = 4
 #: Bytes per cycle from the second cache, and what loading the operand of a row takes, in loads that never wait.
@@ -152,7 +153,7 @@ def _row_bytes(s: Schedule, tiles: UOp, load: UOp) -> int:
 def _panels_beside(columns: UOp, most: int, machine: Machine) -> int:
     """How many panels are filled together, so that rows are read once for all of them: `most` or less, to divide all that there are
     and to leave enough for the cores."""
-    shared_out = extent(columns) // (PER_CORE * machine.cores) if machine.cores > 1 else most
+    shared_out = extent(columns) // (PIECES * machine.cores) if machine.cores > 1 else most
     return divisor(extent(columns), max(1, min(most, shared_out, PANELS)))
 
 

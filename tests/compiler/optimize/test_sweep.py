@@ -28,10 +28,10 @@ from uops.spec.scope import open_ranges
 WIDE = Machine(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), fma=True)
 
 
-def chosen(graph: UOp) -> UOp:
+def chosen(graph: UOp, machine: Machine = WIDE) -> UOp:
     s = begin(rangeify(callify(graph)).src[0].src[0])
     assert s is not None
-    return sink(choose(s, WIDE, count(100)))
+    return sink(choose(s, machine, count(100)))
 
 
 def test_rows_are_outside_of_columns() -> None:
@@ -148,6 +148,13 @@ def test_rows_that_no_cache_holds_are_read_once_for_several_panels() -> None:
     (own,) = (u for u in toposort(heads) if u.op is Op.BUFFER)
     assert own.arg.size == alone.arg.size
     assert panels.arg.size == 4 * alone.arg.size and panels.arg.size * 4 <= WIDE.caches[1] // 2
+
+
+@pytest.mark.parametrize(("cores", "panels"), [(1, 4), (2, 2), (4, 1)])
+def test_panels_side_by_side_leave_two_pieces_for_every_core(cores: int, panels: int) -> None:
+    body = chosen(matmul(p(0, 600, 512), p(1, 512, 512)), replace(WIDE, cores=cores))
+    (memory,) = (u for u in toposort(body) if u.op is Op.BUFFER)
+    assert memory.arg.size == panels * 512 * 64
 
 
 @pytest.mark.parametrize("shape", [(60, 5000, 70), (1300, 2503, 33), (31, 4099, 48)])
