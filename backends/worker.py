@@ -128,7 +128,7 @@ class Worker:
         left = deque(cases)
         while left:
             process = self._ready()
-            process.send(list(left))
+            process.send(list(left), self.limits.timeout)
             for k in range(len(left)):
                 answer = process.receive(self.limits.timeout)
                 if answer is None:
@@ -175,13 +175,15 @@ class Process:
         finally:
             os.close(read)
             os.close(write)
+        os.set_blocking(give, False)
         self._requests = open(give, "wb", buffering=0)  # noqa: SIM115
         self._answers = open(take, "rb", buffering=0)  # noqa: SIM115
-        self._poll = select.poll()
-        self._poll.register(take, select.POLLIN)
+        self._readable, self._writable = select.poll(), select.poll()
+        self._readable.register(take, select.POLLIN)
+        self._writable.register(give, select.POLLOUT)
         self._buffer = bytearray()
         self._hung = False
-        self.give(dict(settings))
+        self.give(dict(settings), b"", limits.start)
         self.version = self._greeting(limits.start)
 
     def _greeting(self, seconds: float) -> str:
@@ -197,7 +199,7 @@ class Process:
     def greeted(self, greeting: Mapping[str, Any]) -> None:
         """For a subclass whose process says more of itself than its version."""
 
-    def send(self, cases: Sequence[Case]) -> None:
+    def send(self, cases: Sequence[Case], seconds: float) -> None:
         """Give a batch. The process reads it whole before it answers, so neither side waits for the other."""
         body = bytearray()
         headers = []
@@ -208,26 +210,23 @@ class Process:
                     entry["offset"] += len(body)
             headers.append({"program": case.text, "inputs": header})
             body += data
-        self.give({"cases": headers}, bytes(body))
+        self.give({"cases": headers}, bytes(body), seconds)
 
-    def give(self, header: Mapping[str, Any], body: bytes = b"") -> None:
-        """Write one frame."""
-        view = memoryview(pack(dict(header), body))
-        with contextlib.suppress(BrokenPipeError):  # the missing answer reports it
-            while view:
-                view = view[self._requests.write(view) or 0 :]
+    def give(self, header: Mapping[str, Any], body: bytes, seconds: float) -> None:
+        """Write one frame, which the process has `seconds` to read (`Limits`); the missing answer reports that it did not."""
+        view, patience = memoryview(pack(dict(header), body)), _Patience(self._popen.pid, seconds)
+        with contextlib.suppress(BrokenPipeError):
+            while view and not self._hung:
+                written = self._requests.write(view)  # None where the pipe is full
+                self._hung = written is None and not patience.sees(self._writable)
+                view = view[written or 0 :]
 
     def receive(self, seconds: float) -> Frame | None:
         """The next answer, or None if the process ended or had `seconds` (`Limits`)."""
-        start, used = time.monotonic(), _used(self._popen.pid)[0]
-        deadline, last = start + seconds, start + seconds * _PATIENCE
+        patience = _Patience(self._popen.pid, seconds)
         while (found := split_frame(self._buffer)) is None:
-            if not self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-                now, kept = _used(self._popen.pid)
-                if kept and now - used < seconds and deadline < last:
-                    deadline = min(last, time.monotonic() + 1.0)
-                    continue
-                self._hung = True
+            self._hung = self._hung or not patience.sees(self._readable)
+            if self._hung:
                 return None
             data = self._answers.read(_CHUNK)
             if not data:
@@ -278,6 +277,24 @@ def _pipe() -> tuple[int, int]:
     with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, _CHUNK)
     return ends
+
+
+class _Patience:
+    """The seconds that a process has (`Limits`), from now on."""
+
+    def __init__(self, pid: int, seconds: float) -> None:
+        self._pid, self._seconds, self._used = pid, seconds, _used(pid)[0]
+        now = time.monotonic()
+        self._deadline, self._last = now + seconds, now + seconds * _PATIENCE
+
+    def sees(self, poll: select.poll) -> bool:
+        """Whether what is asked for happens in time."""
+        while not poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
+            now, kept = _used(self._pid)
+            if not kept or now - self._used >= self._seconds or self._deadline >= self._last:
+                return False
+            self._deadline = min(self._last, time.monotonic() + 1.0)
+        return True
 
 
 def _used(pid: int) -> tuple[float, bool]:

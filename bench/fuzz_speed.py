@@ -83,6 +83,8 @@ def rates(backend: str, seed: int, sizes: dict[str, list[int]]) -> dict[str, Rat
     for name, judges in (("differential", DIFFERENTIAL), ("everything", oracles.DEFAULT)):
         warm, bench = (Bench(Setup(backend, s, oracles=judges)) for s in (seed + 1, seed))
         deque(warm.cases(range(WARM)), 0)
+        gc.collect()
+        gc.freeze()  # as a campaign does after its first cases
         for size, cases in sizes.items():
             spent, adds = [], []
             for at in range(0, len(cases), COLLECT):

@@ -21,26 +21,39 @@ class Sum(NamedTuple):
 
 def linear(root: UOp) -> Sum:
     """The sum that an index node spells; whatever is neither Add, Sub, Neg, Mul by a constant nor Const is one term."""
+    if root.op not in _LINEAR:
+        return Sum({root: 1}, 0)
     terms: dict[UOp, int] = {}
     constant = 0
     stack = [(root, 1)]
     while stack:
         u, k = stack.pop()
-        if u.op is Op.CONST:
-            constant += k * u.arg.value
-        elif u.op is Op.ADD:
-            stack += [(u.src[1], k), (u.src[0], k)]
-        elif u.op is Op.SUB:
-            stack += [(u.src[1], -k), (u.src[0], k)]
-        elif u.op is Op.NEG:
-            stack.append((u.src[0], -k))
-        elif u.op is Op.MUL and u.src[1].op is Op.CONST:
-            stack.append((u.src[0], k * u.src[1].arg.value))
-        elif u.op is Op.MUL and u.src[0].op is Op.CONST:
-            stack.append((u.src[1], k * u.src[0].arg.value))
-        else:
+        op = u.op
+        if op not in _LINEAR:
             terms[u] = terms.get(u, 0) + k
-    return Sum({t: k for t, k in terms.items() if k}, constant)
+        elif op is _CONST:
+            constant += k * u.arg.value
+        elif op is _ADD:
+            a, b = u.src
+            stack += ((b, k), (a, k))
+        elif op is Op.SUB:
+            a, b = u.src
+            stack += ((b, -k), (a, k))
+        elif op is Op.NEG:
+            stack.append((u.src[0], -k))
+        else:
+            a, b = u.src
+            if b.op is _CONST:
+                stack.append((a, k * b.arg.value))
+            elif a.op is _CONST:
+                stack.append((b, k * a.arg.value))
+            else:
+                terms[u] = terms.get(u, 0) + k
+    return Sum(terms if 0 not in terms.values() else {t: k for t, k in terms.items() if k}, constant)
+
+
+_CONST, _ADD = Op.CONST, Op.ADD
+_LINEAR = frozenset({Op.CONST, Op.ADD, Op.SUB, Op.NEG, Op.MUL})
 
 
 def constants_out(root: UOp) -> UOp:

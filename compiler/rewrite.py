@@ -153,26 +153,21 @@ class Rewriter:
                 if u in done:
                     continue
                 if changed.isdisjoint(u.src):
-                    if step[u.op] is nothing:
-                        done[u] = u
-                        continue
-                    v, found = u, None
+                    v = u
                 else:
                     changed.add(u)
                     v = UOp(u.op, tuple([done[s] for s in u.src]), u.arg, u.tag)
-                    found = done.get(v)
-                if found is None:
-                    next_ = self.applied(v) if step[v.op] is not nothing else None
-                    if next_ is not None:
-                        changed.update((u, v))
-                        found = done.get(next_)
-                        if found is None:
-                            frames.append((next_, iter(_missing(next_, done)), (u, v)))
-                            break
-                    else:
-                        found = v
-                    done[v] = found
-                done[u] = found
+                    if v in done:
+                        done[u] = done[v]
+                        continue
+                if step[u.op] is nothing or (next_ := self.applied(v)) is None:
+                    done[u] = done[v] = v
+                    continue
+                changed.update((u, v))
+                if next_ not in done:
+                    frames.append((next_, iter(_missing(next_, done)), (u, v)))
+                    break
+                done[u] = done[v] = done[next_]
             else:
                 frames.pop()
                 for u in waiting:

@@ -85,8 +85,12 @@ class Maker:
             p = b.param(len(self.inside), shape, d)
             self.inside.append(p)
             return p
-        p = b.param(self.slot(), shape, d)
-        self.inputs[f"p{p.arg.slot}"] = array(self.draw, d, shape)
+        return self.given(d, array(self.draw, d, shape))
+
+    def given(self, d: DType, data: Array) -> UOp:
+        """A fresh Param with these data, at the top."""
+        p = b.param(self.slot(), data.shape, d)
+        self.inputs[f"p{p.arg.slot}"] = data
         return p
 
     def variable(self, lo: int, hi: int) -> UOp:

@@ -105,7 +105,7 @@ def _call(draw: Draw, d: DType, memories: list[UOp], name: str, unique: int, inp
     value = _phases(k, [k.param(m) for m in memories if draw.chance(70)] or [k.param(memories[0])])
     done = b.store(b.at(target, _flat(around)), value)
     inner = sorted(around, key=lambda r: (r.arg.type.priority, r.arg.axis_id), reverse=True)
-    depth = draw.integer(1, len(inner)) if not k.lanes and draw.chance(60) else None  # lanes that meet run the whole kernel (R60)
+    depth = draw.integer(1, len(inner)) if not k.uniques and draw.chance(60) else None  # lanes that meet run the whole kernel (R60)
     for n, r in enumerate(inner):
         if n == depth:
             done = b.group(_counted(k, unique + 100, inner[n:]), done)

@@ -46,7 +46,7 @@ class _Serving(Process):
 
     def ask(self, header: Json, body: bytes, seconds: float) -> Frame:
         """The first answer. Raises Lost."""
-        self.give(header, body)
+        self.give(header, body, seconds)
         return self.answer(seconds)
 
     def answer(self, seconds: float) -> Frame:

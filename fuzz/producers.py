@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from uops.fuzz.positions import COMPARISONS, filled, make_indices, make_selected, make_sequence
-from uops.fuzz.values import array, edge_bits, number
+from uops.fuzz.values import array, beside_halfway, edge_bits, number
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind
@@ -80,6 +80,18 @@ def _compare(op: Op) -> Producer:
         return UOp(op, tuple(_operands(m, [kind, kind], shape, budget)))
 
     return Producer(op.name.lower(), lambda m, d, s, n: d is dt.bool_, make)
+
+
+def _mulacc() -> Producer:
+    plain = _alu(Op.MULACC, 3, "if")
+
+    def make(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+        """Sometimes of floats whose sum is all but halfway between two numbers."""
+        if not d.is_float or m.inside is not None or not m.draw.chance(20):
+            return plain.make(m, d, shape, budget)
+        return UOp(Op.MULACC, tuple(m.given(d, x) for x in beside_halfway(m.draw, d, shape)))
+
+    return replace(plain, make=make)
 
 
 def _make_where(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
@@ -435,7 +447,7 @@ ELEMENTWISE: tuple[Producer, ...] = (
     _alu(Op.XOR, 2, "bi"), _alu(Op.OR, 2, "bi"), _alu(Op.AND, 2, "bi"), _shift(Op.SHL), _shift(Op.SHR),
     _alu(Op.RECIP, 1, "f"), _alu(Op.TRUNC, 1, "if"), _alu(Op.NEG, 1, "if"), _alu(Op.SUB, 2, "if"), _alu(Op.DIV, 2, "f"),
     _alu(Op.NOT, 1, "b"), _alu(Op.EXP2, 1, "f"), _alu(Op.LOG2, 1, "f"), _alu(Op.SIN, 1, "f"), _alu(Op.SQRT, 1, "f"),
-    _alu(Op.POW, 2, "f"), _alu(Op.MULACC, 3, "if"),
+    _alu(Op.POW, 2, "f"), _mulacc(),
     Producer("threefry", lambda m, d, s, n: d is dt.uint64, _make_threefry),
     _compare(Op.CMPLT), _compare(Op.CMPNE), _compare(Op.CMPGT), _compare(Op.CMPGE), _compare(Op.CMPLE), _compare(Op.CMPEQ),
     Producer("where", _anything, _make_where, always=True),

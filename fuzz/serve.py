@@ -113,6 +113,7 @@ class Server:
         except Exception as e:
             self.tell({"broken": f"{type(e).__name__}: {e}"})
             return
+        self._settled = False
         compiler = self.bench.subject.target is not None
         self.tell({"ready": self.bench.subject.backend.version(), "compiler": compiler, "together": self.bench.together})
         while (request := read_frame(requests)) is not None:
@@ -137,8 +138,15 @@ class Server:
                 if found.oracle is not None:
                     findings.append(_finding(found))
                 if found.k % COLLECT == 0:
-                    gc.collect()
+                    self._collect()
         self.tell({"batch": {"counts": counts, "findings": findings}})
+
+    def _collect(self) -> None:
+        """Collect garbage; what is there the first time - modules, tables - stays and is not looked at again."""
+        gc.collect()
+        if not self._settled:
+            gc.freeze()
+            self._settled = True
 
     def do_case(self, asked: Json, body: bytes) -> None:
         found = self.bench.case(asked["k"], lambda name: self.tell({"oracle": name}))

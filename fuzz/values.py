@@ -147,9 +147,26 @@ def array(draw: Draw, d: DType, shape: tuple[int, ...], style: str | None = None
     over powers of two."""
     n = math.prod(shape)
     style = style or draw.choice(STYLES)
-    seed = draw.integer(0, 2**31 - 1)
-    rng = np.random.Generator(np.random.SFC64(seed))
-    return _fill(rng, d, n, style).reshape(shape)
+    return _fill(_generator(draw), d, n, style).reshape(shape)
+
+
+def _generator(draw: Draw) -> np.random.Generator:
+    return np.random.Generator(np.random.SFC64(draw.integer(0, 2**31 - 1)))
+
+
+def beside_halfway(draw: Draw, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """Floats a, b and c: a * b lies halfway between two numbers of `d`, and c is next to nothing, or nothing, so that a sum which is
+    rounded once depends on all of its bits.
+
+    a is 1 and an odd number of its last bits, less than 4/3, and b is 1.5 times a power of two."""
+    rng, n = _generator(draw), math.prod(shape)
+    odd = 1 + 2 * rng.integers(0, max(1, (1 << d.man_bits) // 6), n, np.uint64)
+    factors = np.array([float_bits(d, v) for v in (1.5, 0.75, 3.0)], np.uint64)
+    small = np.array([1, 1 << d.man_bits, 0, 2], np.uint64)
+    bits = (odd + np.uint64(d.bias << d.man_bits), rng.choice(factors, n), rng.choice(small, n))
+    signs = np.uint64(1 << (d.bits - 1))
+    a, b, c = (from_bits(x | signs * rng.integers(0, 2, n, np.uint64), d).reshape(shape) for x in bits)
+    return a, b, c
 
 
 def _fill(rng: np.random.Generator, d: DType, n: int, style: str) -> Array:

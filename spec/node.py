@@ -283,23 +283,32 @@ def toposort(*roots: UOp, gate: Callable[[UOp], bool] | None = None) -> list[UOp
 
 def nodes_of(root: UOp, op: Op) -> list[UOp]:
     """The nodes of one op at and below `root`, sources before users; not to be changed."""
+    if orders.kinds is None:
+        return [u for u in toposort(root) if u.op is op]
+    return by_op(root).get(op, [])
+
+
+def by_op(root: UOp) -> dict[Op, list[UOp]]:
+    """The nodes at and below `root` by op, sources before users; not to be changed. No op is there without a node."""
     kinds = orders.kinds
     if kinds is None:
-        return [u for u in toposort(root) if u.op is op]
+        return _by_op(root, {})
     found = kinds.get(root)
     if found is None:
         if len(kinds) >= _MOST_ORDERS:
             kinds.clear()
         found = kinds[root] = _by_op(root, kinds)
-    return found.get(op, [])
+    return found
 
 
 def _by_op(root: UOp, kinds: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, list[UOp]]:
     """The nodes at and below `root` by op. What stands around an effect, Ends and a Sink, adds itself to those of the effect."""
     if root.op is Op.END or (root.op is Op.SINK and len(root.src) == 1):
         effect = root.src[0]
-        below = kinds[effect] = kinds.get(effect) or _by_op(effect, kinds)
-        if all(s in below.get(s.op, ()) for s in root.src[1:]):
+        below = kinds.get(effect)
+        if below is None and (orders.kept is None or root not in orders.kept):
+            below = kinds[effect] = _by_op(effect, kinds)
+        if below is not None and all(s in below.get(s.op, ()) for s in root.src[1:]):
             return {**below, root.op: [*below.get(root.op, ()), root]}
     found: dict[Op, list[UOp]] = defaultdict(list)
     for u in toposort(root):

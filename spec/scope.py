@@ -85,7 +85,7 @@ def closed_by(u: UOp) -> tuple[UOp, ...]:
 
 
 _NONE: frozenset[UOp] = frozenset()
-_SCOPING = frozenset({Op.LINEAR, *RANGE_ENDING, *RANGES})
+_SCOPING = frozenset({Op.LINEAR, *BODIED, *RANGE_ENDING, *RANGES})
 
 
 def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
@@ -101,16 +101,14 @@ def open_ranges(nodes: Iterable[UOp]) -> dict[UOp, frozenset[UOp]]:
         op, opened = u.op, _NONE
         if len(u.src) >= MANY:
             src = set(u.src) if u.spelt is None else ()
-        if op in BODIED:
-            src = u.src[1:]
-        for s in src:
-            below = found[s]
-            if below is not opened and below:
-                opened = below if opened <= below else opened | below
-        if op in _SCOPING:
-            if op is Op.LINEAR:  # a sequence that opens and closes its own blocks
-                opened = _NONE
-            elif op in RANGE_ENDING:
+        if op not in _SCOPING:
+            for s in src:
+                below = found[s]
+                if below is not opened and below:
+                    opened = below if opened <= below else opened | below
+        elif op is not Op.LINEAR:  # a sequence opens and closes its own blocks
+            opened = opened.union(*[found[s] for s in (u.src[1:] if op in BODIED else src)])
+            if op in RANGE_ENDING:
                 opened = opened.difference(closed_by(u))
             if op in RANGES:
                 opened = opened | {u}

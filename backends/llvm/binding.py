@@ -83,11 +83,11 @@ def _layout(target: Host, tier: Tier) -> str:
     return str(_machine(target, tier).target_data)
 
 
-def _module(source: str, target: Host, tier: Tier, context: Any = None) -> Any:
+def _module(source: str, target: Host, tier: Tier) -> Any:
     """Parse, verify and optimize."""
     machine = _machine(target, tier)
     try:
-        module = llvm.parse_assembly(source, context or llvm.create_context())
+        module = llvm.parse_assembly(source, llvm.create_context())
         module.triple = target.triple
         module.data_layout = _layout(target, tier)
         module.verify()
@@ -162,22 +162,32 @@ def compile_object(source: str, target: Host, tier: Tier, allowed: Collection[st
     return image
 
 
-def compile_together(sources: Iterable[str], target: Host, tier: Tier) -> bytes:
-    """One object for several texts, each as `compile_object` has it, but that a function of text k is called by its name and k.
-    The code generator sets up for every object anew, which takes as long as a small kernel does."""
-    with _lock:
-        whole, context = None, llvm.create_context()
-        for k, source in enumerate(sources):
-            module = _module(source, target, tier, context)
-            for f in [f for f in module.functions if not f.is_declaration]:
-                f.name = f"{f.name}{k}"
-            if whole is None:
-                whole = module
-            else:
-                whole.link_in(module)
-        image = bytes(_machine(target, tier).emit_object(whole))
-    check_symbols(image, target)
-    return image
+def compile_together(sources: Iterable[str], target: Host) -> bytes:
+    """One object of the fast tier for several texts, each as `compile_object` has it, but that a function of text k is called by
+    its name and k. LLVM sets up for every module and object anew, which takes as long as a small kernel does."""
+    return compile_object(_joined(sources), target, Tier.FAST)
+
+
+def _joined(sources: Iterable[str]) -> str:
+    """The texts as one module; what they declare alike is there once, metadata have numbers of their own."""
+    texts, shared, count = [], dict[str, None](), 0
+    for k, source in enumerate(sources):
+        shared.update(dict.fromkeys(_SHARED.findall(source)))
+        text = _SHARED.sub("", source)
+        for name in _DEFINED.findall(text):
+            text = text.replace(f"@{name}(", f"@{name}{k}(")
+        texts.append(_renumbered(text, count))
+        count += len(_METADATA.findall(text))
+    return "".join([*texts, *shared])
+
+
+def _renumbered(text: str, first: int) -> str:
+    return _METADATA.sub(lambda found: f"!{first + int(found[1])}", text)
+
+
+_SHARED = re.compile(r"^(?:declare|attributes) .*\n", re.MULTILINE)
+_DEFINED = re.compile(r"^define \S+ @(\w+)\(", re.MULTILINE)
+_METADATA = re.compile(r"!(\d+)")
 
 
 def check_symbols(image: bytes, target: Host, allowed: Collection[str] = ()) -> None:

@@ -67,8 +67,10 @@ class LlvmTarget:
         return HostKernel(loaded.address, loaded, loaded.addresses[-1] if shared else 0)
 
     def together(self, sources: Sequence[str]) -> list[HostKernel]:
-        """What `compile` and `load` give of each of several texts, by one object, which no cache holds."""
-        image = binding.compile_together(sources, self.host, self.tier)
+        """What `compile` and `load` give of each of several texts; at the fast tier by one object, which no cache holds."""
+        if self.tier is not Tier.FAST:
+            return [self.load(self.compile(source)) for source in sources]
+        image = binding.compile_together(sources, self.host)
         names = [f"{ENTRY}{k}" for k in range(len(sources))]
         names += [f"{PART}{k}" for k, source in enumerate(sources) if f"@{PART}(" in source]
         loaded = binding.load_object(image, *names)

@@ -35,6 +35,7 @@ def accesses(effect: UOp) -> list[Access]:
 
 
 _ACCESSES = frozenset({Op.LOAD, Op.STORE})
+_CLOSERS = frozenset({Op.REDUCE, Op.END})
 
 
 def _access(u: UOp) -> Access:
@@ -80,23 +81,28 @@ def _joined(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:
 
 def _one_walk(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
     """Whether `a` and `b` occur only in addresses, with strides m*k and k, and a Reduce closes both or neither."""
-    order = toposort(effect)
+    order, pair = toposort(effect), {a, b}
     needs = open_ranges(order)
-    places = (u.src[0].src[1] for u in order if u.op in (Op.LOAD, Op.STORE))
-    addressed = {i for i in places if not needs[i].isdisjoint((a, b))}
+    places = [u.src[0].src[1] for op in _ACCESSES for u in nodes_of(effect, op)]
+    addressed = {i for i in places if not needs[i].isdisjoint(pair)}
     inside: set[UOp] = set()  # nodes that only spell such addresses
     for i in addressed:
         total = linear(i)
         if total.terms.get(a, 0) != m * total.terms.get(b, 0):
             return False
-        if any(t not in (a, b) and not needs[t].isdisjoint((a, b)) for t in total.terms):
+        if any(t not in pair and not needs[t].isdisjoint(pair) for t in total.terms):
             return False
-        inside |= {u for u in toposort(i) if u.op is not Op.RANGE and not needs[u].isdisjoint((a, b))}
+        inside.update([u for u in toposort(i) if u.op is not Op.RANGE and not needs[u].isdisjoint(pair)])
+    hidden, looped = inside - addressed, inside | pair
     for u in order:
-        closes = closed_by(u) if u.op in (Op.REDUCE, Op.END) else ()
+        if looped.isdisjoint(u.src):
+            continue
+        closes = closed_by(u) if u.op in _CLOSERS else ()
         if (a in closes) is not (b in closes):
             return False
-        direct = any(x in (a, b) for x in u.src) and a not in closes
-        if u not in inside and (direct or any(x in inside and x not in addressed for x in u.src)):
+        direct = a not in closes and not pair.isdisjoint(u.src)
+        if u not in inside and (
+            direct or not hidden.isdisjoint(u.src) or (u.op is not Op.INDEX and not addressed.isdisjoint(u.src))
+        ):
             return False
-    return all(u.op is Op.INDEX or u in inside for u in order if any(i in addressed for i in u.src))
+    return True

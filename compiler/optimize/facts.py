@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable
 
 from uops.compiler.optimize.accesses import Access, accesses
-from uops.compiler.optimize.schedule import Schedule, apply, around_fills, padded_split
+from uops.compiler.optimize.schedule import Schedule, apply, around_fills, padded_split, whole_split
 from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, nodes_of, toposort
@@ -67,7 +67,8 @@ def split_lanes(s: Schedule, r: UOp, lanes: int, vectors: int, target: AxisType)
     width = next((lanes * k for k in range(vectors, 0, -1) if n % (lanes * k) == 0), 0)
     if not width and n >= _LEAST_PADDED * lanes:
         width = lanes * max(k for k in range(1, vectors + 1) if share(n, lanes * k) >= 1 - _MOST_ADDED or k == 1)
-    return split_by(s, r, width or (n if n <= lanes * vectors else divisor(n, lanes)), target)
+    factor = width or (n if n <= lanes * vectors else divisor(n, lanes))
+    return whole_split(s, Split(number_of(s, r), n, target)) if factor == n > 1 else split_by(s, r, factor, target)
 
 
 def divisor(n: int, most: int) -> int:

@@ -241,6 +241,20 @@ def padded_split(s: Schedule, pad: Padto, opt: Split) -> Schedule:
     return replace(changed, done=(*s.done, pad, opt))
 
 
+def whole_split(s: Schedule, opt: Split) -> Schedule:
+    """What `apply` makes of a Split of a loop by its constant extent, but that no value names the loop of one iteration that stays,
+    which `sink` drops; raises Rejected."""
+    reason = reason_against(s, opt)
+    r = s.ranges[opt.axis]
+    if reason is not None or r.src[0] is not number(opt.factor):
+        raise Rejected(f"{opt}: {reason or 'not the whole axis'}")
+    new = UOp(Op.RANGE, r.src, RangeArg(_next_id(s), opt.target))
+    put = new, (UOp(Op.RANGE, (number(1),), r.arg), new)
+    changed = _closing(s, r, put, replace_ranges(s.effect, {r: put}))
+    decided((opt,), s.effect, changed.effect)
+    return replace(changed, done=(*s.done, opt))
+
+
 def _split(s: Schedule, opt: Split) -> Schedule:
     r = s.ranges[opt.axis]
     put = _halves(s, r, r.src[0], opt)

@@ -21,7 +21,7 @@ from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.axes import AxisType
-from uops.spec.node import UOp, substitute, toposort
+from uops.spec.node import UOp, nodes_of, substitute, toposort
 from uops.spec.ops import ALU, Op
 from uops.spec.scope import closed_by, open_ranges
 
@@ -127,7 +127,7 @@ def repeated(s: Schedule, least_work: int, costs: Callable[[Sequence[UOp]], dict
     """The largest value that costs at least `least_work`, as `costs` says of the nodes of a kernel, and is computed in two or more
     innermost loops alike: its uses."""
     order = toposort(s.effect)
-    inner = _inner_loops(s, order)
+    inner = _inner_loops(s)
     if len(inner) < 2:
         return []
     needs, work = open_ranges(order), costs(order)
@@ -157,7 +157,7 @@ def _marked(order: Sequence[UOp], r: UOp) -> dict[UOp, UOp]:
     return done
 
 
-def _inner_loops(s: Schedule, order: Sequence[UOp]) -> set[UOp]:
+def _inner_loops(s: Schedule) -> set[UOp]:
     """The innermost output loop, and the loops of Reduces over one."""
-    found = {closed_by(u)[0] for u in order if u.op is Op.REDUCE and len(closed_by(u)) == 1}
+    found = {closed_by(u)[0] for u in nodes_of(s.effect, Op.REDUCE) if len(closed_by(u)) == 1}
     return found | set(s.outputs[-1:])

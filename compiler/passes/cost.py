@@ -22,7 +22,7 @@ from uops.compiler.passes.hazards import COPIES
 from uops.compiler.passes.kernels import Place
 from uops.compiler.passes.layouts import BIJECTIVE
 from uops.compiler.passes.views import VIEWS
-from uops.spec.node import Dim, UOp, users
+from uops.spec.node import Dim, UOp, nodes_of, users
 from uops.spec.ops import ALU, Op
 
 READ_COST = 4
@@ -115,7 +115,7 @@ class Choices:
     def _carriers(self, order: Sequence[UOp]) -> set[UOp]:
         """The Reduces that are no products, and what arithmetic by elements makes of one."""
         found: set[UOp] = set()
-        for u in order if Op.REDUCE in {u.op for u in order} else ():
+        for u in order if nodes_of(order[-1], Op.REDUCE) else ():
             if u.op is Op.REDUCE:
                 if self.is_looped(u) and not self.is_product(u):
                     found.add(u)

@@ -18,7 +18,7 @@ from uops.spec import dtypes as dt
 from uops.spec.args import ParamArg, RangeArg
 from uops.spec.axes import AxisType
 from uops.spec.derive.shape import dim_node
-from uops.spec.node import Dim, UOp, substitute, toposort
+from uops.spec.node import Dim, UOp, nodes_of, substitute, toposort
 from uops.spec.ops import ALU, COMPARE, Op
 
 #: Ops of a function of an index that are looked into; of other values, those that choose or move elements.
@@ -47,9 +47,9 @@ class Closed(NamedTuple):
 
 
 def closed_reduces(order: Sequence[UOp], at: Indexing) -> dict[UOp, Closed]:
-    """The closed forms of the Reduces among `order`, which is in topological order."""
+    """The closed forms of the Reduces among `order`, which is the topological order of a graph."""
     found: dict[UOp, Closed] = {}
-    if Op.REDUCE not in {u.op for u in order}:
+    if not nodes_of(order[-1], Op.REDUCE):
         return found
     functions, mixed = _functions(order)
     for u in order:

@@ -230,8 +230,7 @@ def _fill(root: UOp, holes: dict[UOp, UOp]) -> UOp:
 
 def _memories(body: UOp) -> list[UOp]:
     """The memory that a kernel accesses: what it writes, then what it reads in order of first use."""
-    order = toposort(body)
-    return list(dict.fromkeys([_memory(u.src[0]) for op in (Op.STORE, Op.LOAD) for u in order if u.op is op]))
+    return list(dict.fromkeys([_memory(u.src[0]) for op in (Op.STORE, Op.LOAD) for u in nodes_of(body, op)]))
 
 
 def _own(m: UOp, slot: int, shape: UOp | None = None) -> UOp:

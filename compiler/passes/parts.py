@@ -16,7 +16,7 @@ from uops.compiler.log import note
 from uops.compiler.passes.elements import closed_reduces
 from uops.compiler.passes.views import Indexing
 from uops.spec import build as B
-from uops.spec.node import UOp, toposort
+from uops.spec.node import UOp, nodes_of, toposort
 from uops.spec.ops import Op
 
 #: Elements from which a result is worth parts, and up to how many results a Reduce has too few for the cores.
@@ -28,10 +28,10 @@ PARTS, FEWEST = 64, 32
 
 def in_parts(body: UOp, at: Indexing) -> UOp:
     """The body with its large Reduces in parts."""
-    order = toposort(body)
-    large = {u for u in order if u.op is Op.REDUCE and _is_large(u)}
+    large = {u for u in nodes_of(body, Op.REDUCE) if _is_large(u)}
     if not large:
         return body
+    order = toposort(body)
     large -= closed_reduces(order, at).keys()
     done: dict[UOp, UOp] = {}
     for u in order:

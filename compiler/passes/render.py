@@ -15,7 +15,7 @@ from queue import SimpleQueue
 from types import TracebackType
 
 from uops.compiler.passes.bodies import each
-from uops.compiler.target import Beside, Target, machine_of
+from uops.compiler.target import Target, machine_of
 from uops.spec import build as B
 from uops.spec.args import SourceArg
 from uops.spec.node import UOp
@@ -48,7 +48,7 @@ class Rendering:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.beside = isinstance(target, Beside) and machine_of(target).cores > 1
+        self.beside = hasattr(target, "beside") and machine_of(target).cores > 1
         self.sources: dict[UOp, str] = {}
         self.made: dict[UOp, UOp | BaseException] = {}
         self.jobs: SimpleQueue[UOp | None] = SimpleQueue()

@@ -134,6 +134,7 @@ def test_a_kernel_outlives_its_target(kernels) -> None:
 def test_kernels_that_are_made_together_are_those_made_alone(kernels, tier: Tier) -> None:
     target = LlvmTarget(tier, ObjectCache(None))
     texts = [target.render(square_plus(kernels, c)) for c in (0.5, 0.25, 0.0)]
+    assert all("!0 = " in text for text in texts)
     threads = "define void @part(ptr %b, ptr %s, i64 %begin, i64 %end) { ret void }\n"
     texts.insert(1, threads + "define void @kernel(ptr %b, ptr %s) { call void @part(ptr %b, ptr %s, i64 0, i64 1) ret void }\n")
     first, split, *rest = target.together(texts)

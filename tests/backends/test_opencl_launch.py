@@ -60,6 +60,13 @@ def test_the_rendered_text_is_the_golden_one(kernels, golden, name: str) -> None
     golden(f"opencl-{name}.cl", render(GOLDEN[name](kernels)))
 
 
+def test_the_rendered_text_of_atomic_sums_is_the_golden_one(golden) -> None:
+    """Whether one of them is lost is a matter of chance, so that the text says that none can be."""
+    g, d = B.range_(8, 0, AxisType.GLOBAL), dt.float32
+    add = UOp(Op.ATOMICADD, (B.at(B.param(0, (3,), d), B.mod(g, B.index(3))), B.load(B.at(B.param(1, (8,), d), g))))
+    golden("opencl-atomic-sums.cl", render(linear(B.end(add, g))))
+
+
 def test_the_renderer_has_every_op_that_selection_leaves_and_those_of_workgroups() -> None:
     assert PLAIN_OPS | {Op.SPECIAL, Op.BARRIER, Op.ATOMICADD, Op.IF, Op.ENDIF} <= OPS
     assert OPENCL.barrier is not None

@@ -16,7 +16,7 @@ import pytest
 
 import uops
 from uops.backends.registry import BrokenBackend
-from uops.backends.worker import STATUSES, Case, Limits, Worker, run_all
+from uops.backends.worker import STATUSES, Case, Limits, Process, Worker, run_all
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.text import show
@@ -158,6 +158,18 @@ def test_a_process_that_stays_stopped_is_not_waited_for_without_end(path: list[s
         start = time.monotonic()
         assert w.run(case()).status == "timeout" and time.monotonic() - start >= 1.0
         assert w.run(case()).status == "ok" and w.restarts == 1
+
+
+def test_a_process_that_does_not_read_is_a_timeout(tmp_path: Path) -> None:
+    class Deaf(Process):
+        module = "deaf"
+
+    greets = 'import os, sys, time\nfrom uops.backends.serve import pack\nos.write(int(sys.argv[2]), pack({"ready": "deaf"}))\n'
+    (tmp_path / "deaf.py").write_text(f"{greets}time.sleep(60)\n")
+    process = Deaf({}, Limits(), {"PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))})
+    process.give({}, bytes(8 << 20), 0.2)
+    assert process.receive(60.0) is None
+    assert process.post_mortem(0.2).status == "timeout"
 
 
 def test_a_crash_that_an_earlier_case_prepared_says_so(worker: Worker) -> None:
