@@ -55,13 +55,13 @@ def fewer_effects(s: Sample) -> Iterator[Sample]:
 
 
 def fewer_loops(s: Sample) -> Iterator[Sample]:
-    """The first iteration of a loop in its place, or half of its iterations."""
+    """The first iteration of a loop in its place, or two of its iterations, however many they are."""
     for r in (u for u in toposort(s.graph) if u.op is Op.RANGE) if _is_launch(s) else ():
         try:
             yield _with(s, _unrolled(s.graph, r))
         except UopsError:
             continue
-        if r.src[0].op is Op.CONST and r.src[0].arg.value > 2:
+        if r.src[0].op is not Op.CONST or r.src[0].arg.value > 2:
             yield from _tried(s, {r: r.replace(src=(b.index(2), *r.src[1:]))})
 
 

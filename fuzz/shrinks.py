@@ -28,6 +28,8 @@ Shrink = Callable[[Sample], Iterator[Sample]]
 #: Ops that are leaves already, or have no value of their own.
 _LEAVES = frozenset({Op.PARAM, Op.BUFFER, Op.CONST, Op.BINARY})
 _ROOTS = frozenset({Op.TUPLE, Op.SINK, Op.GROUP})
+#: Cones of a program, or of an output, that are asked about at once.
+_SPREAD = 8
 #: Ops whose second and later sources are shapes and offsets.
 _SHAPED = frozenset({Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.PARAM})
 
@@ -57,6 +59,14 @@ def values(graph: UOp) -> list[UOp]:
 # ----------------------------------------------------------------------------------------------------------------- the graph
 
 
+def some_roots(s: Sample) -> Iterator[Sample]:
+    """A node in place of the whole, of a few that are spread evenly, small cones first: long programs lose their end in few
+    questions."""
+    found = values(s.graph)
+    step = max(1, -(-len(found) // _SPREAD))
+    yield from (_with(s, u) for u in found[step - 1 :: step] if u is not s.graph)
+
+
 def roots(s: Sample) -> Iterator[Sample]:
     """A node in place of the whole: the smallest cone that fails."""
     for u in values(s.graph):
@@ -69,6 +79,14 @@ def fewer_outputs(s: Sample) -> Iterator[Sample]:
     if s.graph.op in _ROOTS and len(s.graph.src) > 1:
         for k in range(len(s.graph.src)):
             yield _with(s, s.graph.replace(src=(*s.graph.src[:k], *s.graph.src[k + 1 :])))
+
+
+def lower_outputs(s: Sample) -> Iterator[Sample]:
+    """What an output is made of in its place, whatever its dtype and shape."""
+    if s.graph.op is Op.TUPLE:
+        for k, u in enumerate(s.graph.src):
+            for x in values(u)[:-1][:_SPREAD]:
+                yield _with(s, s.graph.replace(src=(*s.graph.src[:k], x, *s.graph.src[k + 1 :])))
 
 
 def inlined(s: Sample) -> Iterator[Sample]:
@@ -344,6 +362,6 @@ def fewer_opts(s: Sample) -> Iterator[Sample]:
 
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
-    *LAUNCH_SHRINKS, roots, fewer_outputs, inlined, cuts, identities, splices, shorter_tuples, fewer_operands, one_operand, shared,
-    descended, buffers, fewer_opts, extents, simpler_dtypes, constants, simpler_values,
+    *LAUNCH_SHRINKS, some_roots, fewer_outputs, lower_outputs, inlined, cuts, identities, splices, shorter_tuples, fewer_operands,
+    one_operand, shared, descended, roots, buffers, fewer_opts, extents, simpler_dtypes, constants, simpler_values,
 )  # fmt: skip

@@ -155,8 +155,8 @@ def _generator(draw: Draw) -> np.random.Generator:
 
 
 def beside_halfway(draw: Draw, d: DType, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Floats a, b and c: a * b lies halfway between two numbers of `d`, and c is next to nothing, or nothing, so that a sum which is
-    rounded once depends on all of its bits.
+    """Floats a, b and c: a * b lies halfway between two numbers of `d`, and c is next to nothing, or nothing, so that their sum,
+    rounded once, depends on all of its bits.
 
     a is 1 and an odd number of its last bits, less than 4/3, and b is 1.5 times a power of two."""
     rng, n = _generator(draw), math.prod(shape)

@@ -283,22 +283,15 @@ def toposort(*roots: UOp, gate: Callable[[UOp], bool] | None = None) -> list[UOp
 
 def nodes_of(root: UOp, op: Op) -> list[UOp]:
     """The nodes of one op at and below `root`, sources before users; not to be changed."""
-    if orders.kinds is None:
-        return [u for u in toposort(root) if u.op is op]
-    return by_op(root).get(op, [])
-
-
-def by_op(root: UOp) -> dict[Op, list[UOp]]:
-    """The nodes at and below `root` by op, sources before users; not to be changed. No op is there without a node."""
     kinds = orders.kinds
     if kinds is None:
-        return _by_op(root, {})
+        return [u for u in toposort(root) if u.op is op]
     found = kinds.get(root)
     if found is None:
         if len(kinds) >= _MOST_ORDERS:
             kinds.clear()
         found = kinds[root] = _by_op(root, kinds)
-    return found
+    return found.get(op, [])
 
 
 def _by_op(root: UOp, kinds: dict[UOp, dict[Op, list[UOp]]]) -> dict[Op, list[UOp]]:

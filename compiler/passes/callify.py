@@ -26,12 +26,12 @@ from uops.spec.args import AddrSpace, BufferArg, CallArg, ParamArg
 from uops.spec.derive.shape import dim_node
 from uops.spec.dtypes import DType
 from uops.spec.errors import CompileError, SpecError
-from uops.spec.node import Dim, UOp, by_op, nodes_of, substitute, toposort
+from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
 
 _DROPPED = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
 #: Ops whose device is their own; that of every other value is one of its sources'.
-_PLACED = (Op.PARAM, Op.BUFFER, Op.LOAD)
+_PLACED = frozenset({Op.PARAM, Op.BUFFER, Op.LOAD})
 _OUTER = frozenset({Op.PARAM, Op.BUFFER})
 _RESOLVED = _DROPPED | {Op.FUNCTION, Op.CALL, Op.GETTUPLE}
 
@@ -57,7 +57,8 @@ def callify(root: UOp) -> UOp:
     params, arguments = _arguments(body)
     stateless = substitute(body, params)
     note("arguments", body, stateless, params)
-    body = protect(stateless) if nodes_of(resolved, Op.STORE) else stateless  # else nothing changes that is read
+    changing = Op.STORE in {u.op for u in toposort(resolved)}
+    body = protect(stateless) if changing else stateless  # else nothing changes that is read
     called = UOp(Op.CALL, (body, *arguments), CallArg(written=written(body)))
     note("store", root, called, {v: base(effect.src[0]) for v, effect in zip(items, effects) if effect is not v})
     return called
@@ -71,14 +72,12 @@ def outputs(root: UOp) -> tuple[Output, ...]:
 @remembered
 def resolve(root: UOp) -> UOp:
     """`root` without Function, GetTuple, Call and gradient markers: what each stands for is put in, innermost first (R64)."""
-    kinds = by_op(root)
-    for u in [u for op in _PLACED for u in kinds.get(op, ())]:
-        if u.device.__class__ is tuple:
-            raise _several_devices(u, root)
     done: dict[UOp, UOp] = {}  # what became of the nodes that are not the same
-    for u in toposort(root) if not _RESOLVED.isdisjoint(kinds) else ():
+    for u in toposort(root):
         if u.op in _RESOLVED or not done.keys().isdisjoint(u.src):
             done[u] = _resolve(u, tuple([done.get(s, s) for s in u.src]), root)
+        elif u.op in _PLACED and u.device.__class__ is tuple:
+            raise _several_devices(u, root)
     resolved = done.get(root, root)
     note("resolve", root, resolved, done)
     return resolved
@@ -156,7 +155,7 @@ def uniques(body: UOp) -> Iterator[int]:
 def _fresh(root: UOp, resolved: UOp) -> tuple[Output, ...]:
     """A new Buffer per value, numbered after those of the graph, unused ones too, so that one graph has one translation and no key
     stands for two."""
-    first = highest_unique(nodes_of(root, Op.BUFFER)) + 1
+    first = highest_unique(toposort(root)) + 1
     values = [v for v in _items(resolved) if v.dtype is not dt.void]
     return tuple(Output(_buffer(v, first + k), v.shape, v.dtype) for k, v in enumerate(values))
 
@@ -201,4 +200,4 @@ def _arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
 
 def written(body: UOp) -> tuple[int, ...]:
     """The slots that the Stores of a body write."""
-    return tuple(sorted({base(u.src[0]).arg.slot for u in nodes_of(body, Op.STORE)}))
+    return tuple(sorted({base(u.src[0]).arg.slot for u in toposort(body) if u.op is Op.STORE}))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from uops.compiler.log import note
 from uops.compiler.passes.bodies import each
 from uops.compiler.place import untranslatable
-from uops.spec.node import UOp, nodes_of, toposort
+from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import open_ranges
 
@@ -39,7 +39,7 @@ def instructions(kernel: UOp) -> tuple[UOp, ...]:
     """The instructions of one kernel in execution order."""
     order = toposort(kernel)
     listed = [u for u in order if u.op not in _STRUCTURE and (u.op is not Op.STACK or u.spelt is None)]
-    symbolic = [u.src[0] for u in nodes_of(kernel, Op.PARAM) if u.src and u.src[0].spelt is None]
+    symbolic = [u.src[0] for u in listed if u.op is Op.PARAM and u.src and u.src[0].spelt is None]
     if symbolic:
         sizes = set(toposort(*symbolic))
         used_as_value = {s for u in order if u.op is not Op.PARAM and u.op is not Op.STACK for s in u.src}
@@ -57,7 +57,7 @@ class _Blocks:
         self.listed = listed
         live = open_ranges(order)
         self.root = order[-1]
-        self.around = _enclosing({r: live[u] for u in nodes_of(self.root, Op.END) for r in u.src[1:]}, self.root)
+        self.around = _enclosing({r: live[u] for u in listed if u.op is Op.END for r in u.src[1:]}, self.root)
         self.parent = {r: self._innermost(outer) for r, outer in self.around.items()}
         self.live = live
 

@@ -32,7 +32,7 @@ from uops.spec.args import AddrSpace, BufferArg
 from uops.spec.axes import AxisType
 from uops.spec.dtypes import DType
 from uops.spec.errors import Crash
-from uops.spec.node import Dim, UOp, by_op, toposort
+from uops.spec.node import Dim, UOp, toposort
 from uops.spec.ops import ALU, Op
 
 #: Ops that may be computed for several places at once: all they cost is an address.
@@ -78,7 +78,7 @@ class Rangeify:
         self.closed = closed_reduces(order, at)
         self.put: dict[Want, dict[UOp, UOp]] = {}  # in closed forms: what stands for the general index and the loops left
         self.choices = Choices(order, self.closed)
-        viewed = not BIJECTIVE.isdisjoint(by_op(order[-1]))
+        viewed = not BIJECTIVE.isdisjoint({u.op for u in order})
         self.layouts = layouts(order, self.choices.uses, self.cheap) if viewed else {}
         self.once: set[Want] = set()  # places that are every element once
         self.unique = highest_unique(arguments)

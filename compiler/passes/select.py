@@ -29,7 +29,7 @@ from uops.compiler.target import Target, machine_of
 from uops.spec import dtypes as dt
 from uops.spec.args import BitcastArg
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp, by_op, toposort
+from uops.spec.node import UOp, toposort
 from uops.spec.ops import ALU, Op
 
 #: What is done to each kernel, in this order.
@@ -47,12 +47,12 @@ def select(root: UOp, target: Target, steps: dict[str, UOp] | None = None) -> UO
 
 def selected(body: UOp, target: Target) -> tuple[UOp, ...]:
     """One body after each of STEPS."""
-    shaped = has_shape(body)
+    shaped = has_shape(toposort(body))
     accumulated = devectorise(body, machine_of(target), uniques(body)) if shaped else accumulate(body, uniques(body))
     sized = accumulated if shaped else machine_widths(accumulated)
     primitive = _primitive(sized, target.ops)
     simplified = (Scalars if shaped else Rewriter)(VALUES)(primitive)
-    foreign = by_op(simplified).keys() & ALU - target.ops
+    foreign = {u.op for u in toposort(simplified)} & ALU - target.ops
     if foreign:
         raise Unsupported(min(op.name for op in foreign), target.name)
     return accumulated, sized, primitive, simplified
@@ -67,12 +67,12 @@ class Scalars(Rewriter):
 
 def _primitive(body: UOp, native: frozenset[Op]) -> UOp:
     """`body` with its elementwise ops decomposed, those that are not `native`, and its small floats as bits."""
-    kinds = by_op(body)
-    small = not {u.arg.dtype for op in _NAMING & kinds.keys() for u in kinds[op]}.isdisjoint(SMALL)
-    if not small and not any(_may_lower(u) for op in _CHANGED & kinds.keys() for u in kinds[op]):
+    order = toposort(body)
+    small = not {u.arg.dtype for u in order if u.op in _NAMING}.isdisjoint(SMALL)
+    if not small and not any(_may_lower(u) for u in [u for u in order if u.op in _CHANGED]):
         return body
     done: dict[UOp, UOp] = {}  # what became of the nodes that are not the same
-    for u in toposort(body):
+    for u in order:
         if u.op in _LOWERED or (small and u.op in ALU) or not done.keys().isdisjoint(u.src):
             made = _lower(u, tuple([done.get(s, s) for s in u.src]), native)
             if made is not u:

@@ -37,7 +37,7 @@ from uops.compiler.target import Machine
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import CastArg, LoadArg
-from uops.spec.node import UOp, by_op, toposort, users
+from uops.spec.node import UOp, toposort, users
 from uops.spec.ops import ALU, Op
 from uops.spec.scope import open_ranges
 
@@ -45,10 +45,9 @@ from uops.spec.scope import open_ranges
 Lane = tuple[UOp, int]
 
 
-def has_shape(kernel: UOp) -> bool:
+def has_shape(order: Iterable[UOp]) -> bool:
     """Whether a kernel has values that are not scalars."""
-    kinds = by_op(kernel)
-    return not _SHAPED.isdisjoint(kinds) or any(u.src[0].shape for op in _ACCESSES for u in kinds.get(op, ()))
+    return any(u.op in _SHAPED or (u.op in _ACCESSES and u.src[0].shape != ()) for u in order)
 
 
 _ACCESSES = frozenset({Op.LOAD, Op.STORE})
@@ -73,7 +72,7 @@ class Vectors:
         self.root, self.machine, self.uniques = kernel, machine, uniques
         self.sums = Sums()
         self.memory = _references(self.order)
-        self.width = max(1, machine.vector_bytes // _widest(kernel))
+        self.width = max(1, machine.vector_bytes // _widest(self.order))
         self.integer = index_width(self.order, kernel)
         self.wanted: dict[UOp, dict[Piece, None]] = {}
         self.pieces: dict[UOp, list[Piece]] = {}  # of Stores
@@ -425,10 +424,9 @@ def _references(order: Iterable[UOp]) -> set[UOp]:
     return found
 
 
-def _widest(kernel: UOp) -> int:
+def _widest(order: Iterable[UOp]) -> int:
     """Bytes of the widest element that a kernel computes with in lanes."""
-    kinds = by_op(kernel)
-    found = {(u.dtype, op in _WIDENED) for op in _COMPUTED & kinds.keys() for u in kinds[op] if u.shape}
+    found = {(u.dtype, u.op in _WIDENED) for u in order if u.op in _COMPUTED and u.shape}
     return max([1, *(4 if widened and d in SMALL else d.itemsize for d, widened in found if d is not dt.index)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from uops.fuzz import positions, producers, values
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, case, generate
 from uops.fuzz.strategies import arrays, cases
-from uops.fuzz.values import array, edge_bits, float_bits
+from uops.fuzz.values import array, beside_halfway, edge_bits, float_bits
 from uops.interp import run
 from uops.spec import dtypes as dt
 from uops.spec.dialects import TENSOR_OPS, Dialect
@@ -148,6 +149,28 @@ def test_edge_pools_hold_what_breaks_compilers(d: DType) -> None:
         assert not d.has_inf or {top + 1, sign | top + 1} <= pool
     elif d is not dt.bool_:
         assert {0, 1, width, 1 << (d.bits - 1), (1 << (d.bits - 1)) - 1, d.bits, d.bits - 1} <= pool
+
+
+@pytest.mark.parametrize("d", dt.FLOATS, ids=lambda d: d.short)
+def test_products_lie_halfway_and_addends_decide(d: DType) -> None:
+    for seed in range(10):
+        a, b, c = (x.astype(np.float64) for x in beside_halfway(SeededDraw(seed), d, (3, 4)))
+        for x, y, z in zip(a.flat, b.flat, c.flat, strict=True):
+            product = abs(Fraction(x) * Fraction(y))
+            last = Fraction(2) ** (math.frexp(float(product))[1] - 1 - d.man_bits)
+            assert (product / last).denominator == 2
+            assert abs(Fraction(z)) < last / 2
+
+
+def test_sums_all_but_halfway_are_made_of_every_float() -> None:
+    """Two roundings of them would be seen in a graph of an op or two."""
+    found: Counter[DType] = Counter()
+    for seed in range(3000):
+        m = generator.Maker(SeededDraw(seed), 16, dt.FLOATS, producers.PRODUCERS)
+        d = dt.FLOATS[seed % len(dt.FLOATS)]
+        u = next(p for p in producers.PRODUCERS if p.name == "mulacc").make(m, d, (4,), 3)
+        found[d] += [x.shape for x in u.src] == [(4,)] * 3 and set(m.inputs) == {"p0", "p1", "p2"}
+    assert all(found[d] > 50 for d in dt.FLOATS)
 
 
 @pytest.mark.parametrize("d", dt.FLOATS, ids=lambda d: d.short)

@@ -121,6 +121,17 @@ def test_kernels_have_workgroups_local_memory_and_barriers() -> None:
     assert spaces == {AddrSpace.GLOBAL, AddrSpace.LOCAL}
 
 
+def test_effects_of_kernels_stand_beside_loops_of_lanes() -> None:
+    """What a launch of work-items must not do once per lane."""
+    beside = sum(
+        any(e.op is Op.STORE for e in u.src) and any(e.op is Op.END and e.src[1].arg.type is AxisType.LOCAL for e in u.src)
+        for s in some("kernels", 200)
+        for u in toposort(s.graph)
+        if u.op is Op.GROUP
+    )
+    assert beside > 10
+
+
 def test_kernels_give_the_same_in_every_order() -> None:
     for k, s in enumerate(some("kernels", 30)):
         assert launches.orders(s.graph, s.inputs, k) is None

@@ -47,6 +47,19 @@ def test_a_program_is_reduced_to_what_matters(ops: tuple[Op, ...], nodes: int) -
         run(small.graph, small.inputs)
 
 
+def stored_again(s: Sample) -> bool:
+    """A planted bug: a Store to what was stored to before."""
+    return any(u.op is Op.STORE and any(x.op is Op.STORE for x in toposort(u.src[0])) for u in toposort(s.graph))
+
+
+def test_a_program_of_many_statements_loses_most_of_them_in_few_questions() -> None:
+    every = (kinds.sample(9, k, ("programs",)) for k in range(400))
+    found = [s for s, _ in zip((s for s in every if size(s) > 40 and stored_again(s)), range(8))]
+    smalls = [reduce(s, stored_again, most=25) for s in found]
+    assert sum(map(size, smalls)) < 20 * len(smalls)
+    assert all(map(stored_again, smalls))
+
+
 @pytest.mark.parametrize(("ops", "nodes"), [((Op.BARRIER, Op.LOAD), 16), ((Op.REDUCE,), 10), ((Op.STORE,), 8)])
 def test_a_launch_is_reduced_to_what_matters(ops: tuple[Op, ...], nodes: int) -> None:
     every = (kinds.sample(9, k, ("kernels",)) for k in range(200))
@@ -70,6 +83,15 @@ def test_extents_values_and_dtypes_shrink_too() -> None:
     assert small.graph.dtype is dt.int32
     assert all(np.size(v) == 1 for v in small.inputs.values())
     assert sum(int(np.count_nonzero(v)) for v in small.inputs.values()) == 1
+
+
+def test_an_output_gives_way_to_what_it_is_made_of() -> None:
+    x = b.param(0, (3,), dt.int32)
+    padded = b.pad(x, (1,), (5,))
+    graph = b.tuple_(b.cast(b.reduce(padded, Op.ADD, (0,)), dt.float32), b.flip(b.neg(x), (True,)))
+    small = reduce(Sample("tensor", graph, {"p0": np.arange(3, dtype=np.int32)}), has(Op.PAD, Op.TUPLE, Op.FLIP))
+    assert size(small) == 4
+    assert {u.op for u in small.graph.src} == {Op.PAD, Op.FLIP}
 
 
 def test_a_schedule_shrinks_to_the_optops_that_matter() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scheduled_programs import PROGRAMS, inputs
 
-from uops.compiler.optimize.schedule import Rejected, Schedule, apply, begin, padded_split, reason_against, sink, typed
+from uops.compiler.optimize.schedule import Rejected, Schedule, apply, begin, padded_split, reason_against, sink, typed, whole_split
 from uops.compiler.passes.callify import callify, outputs
 from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.target import Machine
@@ -87,6 +87,22 @@ def test_padto_and_split_in_one_substitution_are_the_two_in_turn(name: str) -> N
             else:
                 with pytest.raises(Rejected, match=re.escape(reason)):
                     padded_split(s, pad, opt)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_split_of_a_whole_loop_is_the_split_once_its_loop_of_one_iteration_is_dropped(name: str) -> None:
+    for s in started(PROGRAMS[name]())[1]:
+        for k, target in itertools.product(range(len(s.axes)), TYPES):
+            n = s.axes[k].extent
+            opt = Split(k, n if isinstance(n, int) else 2, target)
+            reason = reason_against(s, opt) if isinstance(n, int) else "not the whole axis"
+            if reason is None:
+                one, two = whole_split(s, opt), apply(s, opt)
+                assert sink(one) is sink(two)
+                assert (one.axes, one.done, one.fixed) == (two.axes, two.done, two.fixed)
+            else:
+                with pytest.raises(Rejected, match=re.escape(reason) if isinstance(n, int) else ""):
+                    whole_split(s, opt)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
