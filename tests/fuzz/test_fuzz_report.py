@@ -62,7 +62,7 @@ def test_the_page_shows_findings_with_their_programs_and_coverage(tmp_path: Path
 
 def test_a_lowering_is_covered_by_its_passes_and_rules() -> None:
     target = LlvmTarget(Tier.FAST, ObjectCache(None))
-    x = b.reduce(b.permute(b.mul(b.param(0, (4, 6), dt.int32), 3), (1, 0)), Op.ADD, (0,))
+    x = b.reduce(b.reshape(b.flip(b.mul(b.param(0, (4, 6), dt.int32), 3), (True, True)), (3, 8)), Op.ADD, (0,))
     found = coverage.lowering(x, target)
     assert {"stage:callify", "stage:rangeify", "stage:linearize"} <= found.keys()
     assert sum(n for k, n in found.items() if k.startswith("rule:") and k.endswith(" fired")) > 2
