@@ -68,7 +68,7 @@ SECTIONS = {
     "compile": Section(
         "What compiling costs",
         "Processor time in Python, beside tinygrad's, and the encoder's first result.",
-        ("bench/compile_time.py",),
+        ("bench/compile_time.py", "--rounds", "6"),
     ),
     "call": Section("What a call costs, and what threads give", "In calls of `np.add`.", ("bench/call.py",), peers=False),
 }
