@@ -25,7 +25,7 @@ from uops.compiler.optimize.accesses import merged
 from uops.compiler.optimize.facts import CACHES, COST, Facts, divisor, extent, newest, number_of, split_by, split_lanes, then
 from uops.compiler.optimize.paired import paired
 from uops.compiler.optimize.products import REDUCE_VECTORS, REUSED_ROWS, dots, lanes_of_reduce, row_loop, tiled, turned
-from uops.compiler.optimize.schedule import Schedule, apply
+from uops.compiler.optimize.schedule import Schedule, apply, around_fills
 from uops.compiler.optimize.stage import repeated, staged, staged_in_output
 from uops.compiler.optimize.sweep import swept
 from uops.compiler.optimize.symbolic import vectorised
@@ -170,9 +170,10 @@ def _swept(s: Schedule, f: Facts, lane: UOp, beside: UOp | None, lanes: int, mac
         if u is None:
             break
         most = min(ROWS_TOGETHER, max(1, ROWS_BESIDE // extent(beside))) if beside is not None else ROWS_TOGETHER
-        together = divisor(extent(closed_by(u)[-1]), most)
+        rows = closed_by(u)[-1]
+        together = divisor(extent(rows), most) if rows not in around_fills(s.effect, registers=True) else 1
         if together > 1:
-            s = apply(s, Split(number_of(s, closed_by(u)[-1]), together, AxisType.UNROLL))
+            s = apply(s, Split(number_of(s, rows), together, AxisType.UNROLL))
         u = _column_sum(s, columns) or u
         s = swept(s, u, columns, [r for r in closed_by(u) if r.arg.type is AxisType.REDUCE], next(uniques))
     return s

@@ -124,7 +124,7 @@ def _no_product(s: Schedule, opt: TC, machine: Machine) -> str | None:
 
 
 def _accumulated(s: Schedule, opt: OptOp) -> str | None:
-    """Why the loops of an accumulator, which an End closes, and those around a Wmma are left alone."""
+    """Why the loops of an accumulator, which an End closes, those around it, and those around a Wmma are left alone."""
     if not isinstance(opt, (Split, Padto)):
         return None
     r = s.ranges[opt.axis]
@@ -134,6 +134,8 @@ def _accumulated(s: Schedule, opt: OptOp) -> str | None:
         return f"axis {opt.axis} runs through the steps of an accumulator, one after the other (R142)"
     if (target is None or target in _VECTOR) and _stands_in(r, s.effect, Op.WMMA):
         return f"a Wmma stands in axis {opt.axis}: it is done whole, and not side by side (R142)"
+    if target in _VECTOR and r in around_fills(s.effect, registers=True):
+        return f"registers are filled once per iteration of axis {opt.axis}, and {target.name} iterations share them (R55, R128)"
     return None
 
 
@@ -186,9 +188,9 @@ _VECTOR = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 _OWN_MEMORY = frozenset({AxisType.LOOP, AxisType.REDUCE, AxisType.GLOBAL, AxisType.THREAD})
 
 
-def around_fills(effect: UOp) -> frozenset[UOp]:
-    """The loops around those that fill LOCAL memory."""
-    fills = [u for u in nodes_of(effect, Op.END) if not _in_registers(u)]
+def around_fills(effect: UOp, registers: bool = False) -> frozenset[UOp]:
+    """The loops around those that fill LOCAL memory, or registers too: a lane of a launch has its own, a lane of a vector has not."""
+    fills = [u for u in nodes_of(effect, Op.END) if registers or not _in_registers(u)]
     if not fills:
         return frozenset()
     needs = open_ranges(toposort(effect))

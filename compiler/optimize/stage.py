@@ -74,6 +74,8 @@ def staged_in_output(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]]) -
     Each use has one loop, of the extent of the innermost output loop. Memory that is written anyway costs nothing to fill (R146).
     """
     value, (loop,) = uses[0]
+    if not s.outputs:  # a row of one element
+        return None
     store, (*outer, lane) = s.effect, s.outputs
     order = toposort(store)
     needs = open_ranges(order)

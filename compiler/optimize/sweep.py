@@ -65,14 +65,14 @@ def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], uniq
 
 def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Schedule | None:
     """The same for one loop `row` of the kernel's only Reduce `u`, with the sums so far in the memory that the kernel writes: it is
-    written anyway (R146). What is made of the sum is stored in the last iteration. None where that memory has another dtype than
-    the sums, or is read otherwise. `columns` are output loops in order, to stand inside of `row`.
+    written anyway (R146). What is made of the sum is stored in the last iteration. None where the sums are kept in another dtype than
+    they or that memory have, or it is read otherwise. `columns` are output loops in order, to stand inside of `row`.
     """
     store = s.effect
     place, value, *gates = store.src
     memory = place.src[0]
     read = any(x.op is Op.INDEX and x.src[0] is memory and x is not place for x in toposort(store))
-    if wide_of(u.dtype) is not memory.dtype or memory.op is not Op.PARAM or read:
+    if not wide_of(u.dtype) is u.dtype is memory.dtype or memory.op is not Op.PARAM or read:
         return None
     free = 1 + max(int(r.arg.axis_id) for r in (*toposort(store), *s.outputs) if r.op is Op.RANGE)
     kinds = {row: AxisType.LOOP, **{r: r.arg.type for r in columns}}

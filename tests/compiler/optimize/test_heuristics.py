@@ -223,3 +223,11 @@ def test_a_long_elementwise_body_has_one_vector_per_iteration(operations: int, v
     for k in range(operations):
         u = b.add(u, 1.5 + k)
     assert shape(choose(first(u), WIDE, count(100)))[-1] == ("u", 16 * vectors)
+
+
+@pytest.mark.parametrize("n", [10, 64, 100])
+def test_a_value_that_two_reductions_of_a_whole_vector_read(n: int) -> None:
+    """There is no row of the output that could hold it."""
+    x = np.random.default_rng(n).permutation(n).astype(np.int32)
+    assert int((Tensor(x) % 7).argmin(0).numpy()) == (x % 7).argmin()
+    assert int(Tensor(x.astype(np.float32)).sqrt().argmax(0).numpy()) == x.argmax()

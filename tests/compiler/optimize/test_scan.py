@@ -97,6 +97,12 @@ def test_a_sum_of_rows_and_a_product_with_rows_are_no_scan() -> None:
     assert scanned(first(c.gemm(x, y)), count(9)) is None
 
 
+def test_a_prefix_sum_inside_of_a_reduction_is_no_scan() -> None:
+    x = np.arange(6 * 16, dtype=np.int32).reshape(6, 16)
+    np.testing.assert_array_equal(Tensor(x).cumsum(1).sum(0).numpy(), x.cumsum(1).sum(0))
+    np.testing.assert_array_equal(Tensor(x).reshape(2, 3, 16).cumsum(2).max(1).numpy(), x.reshape(2, 3, 16).cumsum(2).max(1))
+
+
 def test_a_maximum_with_zeros_before_it_is_no_scan() -> None:
     """The listing pads by 0, which is the identity of a sum and not of a maximum."""
     n = 12

@@ -11,8 +11,9 @@ from scheduled_programs import matmul, p
 
 import uops
 from uops import Tensor
+from uops.backends.arrays import STORAGE
 from uops.compiler.optimize.heuristics import SWEPT_ROWS, choose
-from uops.compiler.optimize.schedule import begin, sink
+from uops.compiler.optimize.schedule import Rejected, apply, begin, sink
 from uops.compiler.optimize.threads import threaded
 from uops.compiler.passes.callify import callify
 from uops.compiler.passes.rangeify import rangeify
@@ -23,6 +24,7 @@ from uops.spec.args import AddrSpace
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.optops import Split
 from uops.spec.scope import open_ranges
 
 WIDE = Machine(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), fma=True)
@@ -70,6 +72,34 @@ def test_a_vector_times_a_matrix(d: dt.DType) -> None:
     x, y = data(1, 96, dtype=numpy), data(96, 611, dtype=numpy)
     (got,) = uops.compile(matmul(p(0, 1, 96, dtype=d), p(1, 96, 611, dtype=d)), backend="llvm")({"p0": x, "p1": y}).values
     np.testing.assert_array_equal(got.astype(np.float64), x.astype(np.float64) @ y.astype(np.float64))
+
+
+@pytest.mark.parametrize("shape", [(16, 16, 300), (33, 17, 300), (64, 20, 130)])
+def test_sums_of_columns_inside_of_a_reduction_of_columns(shape: tuple[int, int, int]) -> None:
+    """The inner sum is in registers, of which iterations of the outer one that run side by side would have one set."""
+    x = np.random.default_rng(0).integers(-5, 6, shape).astype(np.int32)
+    np.testing.assert_array_equal(Tensor(x).max(1).sum(0).numpy(), x.max(1).sum(0))
+    np.testing.assert_array_equal(Tensor(x).sum(1).max(0).numpy(), x.sum(1).max(0))
+
+
+def test_a_loop_around_a_fill_of_registers_does_not_become_lanes() -> None:
+    s = begin(rangeify(callify(b.reduce(p(0, 6, 32, 300, dtype=dt.int32), Op.ADD, (1,)))).src[0].src[0])
+    assert s is not None
+    s = choose(s, WIDE, count(100))
+    (rows,) = (k for k, r in enumerate(s.ranges) if r in s.outputs and r.src[0].arg.value == 6)
+    with pytest.raises(Rejected, match="registers are filled once per iteration of axis"):
+        apply(s, Split(rows, 2, AxisType.UPCAST))
+    apply(s, Split(rows, 2, AxisType.LOOP))
+
+
+@pytest.mark.parametrize("dtype", [dt.float16, dt.bfloat16], ids=lambda d: d.name)
+def test_a_deep_product_of_small_floats_whose_output_is_wide(dtype: dt.DType) -> None:
+    """Sums are those of the small dtype, whatever they are cast to (R27)."""
+    x, y = (np.random.default_rng(k).integers(-2, 3, shape).astype(STORAGE[dtype]) for k, shape in enumerate(((64, 8192), (8192, 64))))
+    graph = b.cast(matmul(p(0, 64, 8192, dtype=dtype), p(1, 8192, 64, dtype=dtype)), dt.float32)
+    (got,) = uops.compile(graph, backend="llvm")({"p0": x, "p1": y}).values
+    want = (x.astype(np.float64) @ y.astype(np.float64)).astype(STORAGE[dtype])
+    np.testing.assert_array_equal(got, want.astype(np.float32))
 
 
 def test_maxima_keep_nans_and_empty_columns_of_masked_rows() -> None:
