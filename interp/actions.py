@@ -120,7 +120,7 @@ def _param(m: Machine, scope: Scope, u: UOp, sources: Sequence[UOp]) -> Cell:
     if name is not None and bounds is not None:
         if name not in m.inputs:
             raise SpecError(f"variable {name!r} is missing from the inputs")
-        return variable(name, m.inputs[name], bounds)
+        return variable(name, m.inputs[name], bounds, a.dtype)
     if scope.outer is not None:
         return _in_outer(m, scope, u)
     if a.dtype is _INDEX:

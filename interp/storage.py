@@ -78,15 +78,15 @@ def validated(key: str, given: Any, d: DType, shape: tuple[int, ...]) -> Array:
     return a
 
 
-def variable(name: str, given: Any, bounds: tuple[int, int]) -> Array:
-    """The value of a named variable; a Trap outside its bounds (R48)."""
+def variable(name: str, given: Any, bounds: tuple[int, int], d: DType) -> Array:
+    """The value of a named variable of this dtype; a Trap outside its bounds (R48)."""
     if given.__class__ is int and bounds[0] <= given <= bounds[1]:
-        return _array(given, _INT64) if -_TOP <= given < _TOP else settle(given)
+        return constant(given, d)
     v = np.asarray(given)
     if v.shape != () or v.dtype.kind not in "iuO":
         raise SpecError(f"variable {name!r} must be one integer, got {given!r}")
     check_variable(name, int(v[()]), bounds)
-    return settle(v)
+    return constant(int(v[()]), d)
 
 
 def check_variable(name: str, value: int, bounds: tuple[int, int]) -> None:

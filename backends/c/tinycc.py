@@ -5,6 +5,7 @@ Nothing of the system's C library or headers is needed: what a kernel may call i
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import functools
 import importlib.metadata
@@ -37,6 +38,8 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 }
 # fmt: on
 _lock = threading.Lock()
+#: States to delete. A finalizer may run inside `load`, in the very thread that holds the lock: it cannot wait for it.
+_dropped: collections.deque[int] = collections.deque()
 
 
 def missing() -> str | None:
@@ -96,15 +99,16 @@ def load(source: str, symbol: str) -> Loaded:
     messages: list[str] = []
     report = _ERROR(lambda _, message: messages.append(message.decode(errors="replace")))
     with _lock:  # TinyCC has one compiler's state per process
+        _delete_dropped(library)
         state = library.tcc_new()
         library.tcc_set_error_func(state, None, report)
         address = _link(library, state, source, symbol)
         library.tcc_set_error_func(state, None, _ERROR())
     if not address:
-        _delete(state)
+        _drop(state)
         raise Crash(f"TinyCC rejects the rendered kernel: {'; '.join(messages)}\n{source}")
     loaded = Loaded(address)
-    weakref.finalize(loaded, _delete, state).atexit = False
+    weakref.finalize(loaded, _drop, state).atexit = False
     return loaded
 
 
@@ -121,6 +125,16 @@ def _link(library: ctypes.CDLL, state: int, source: str, symbol: str) -> int:
     return library.tcc_get_symbol(state, symbol.encode()) or 0
 
 
-def _delete(state: int) -> None:
-    with _lock:
-        _library().tcc_delete(state)
+def _drop(state: int) -> None:
+    """Delete a state now where TinyCC is free, else before the next text is loaded."""
+    _dropped.append(state)
+    if _lock.acquire(blocking=False):
+        try:
+            _delete_dropped(_library())
+        finally:
+            _lock.release()
+
+
+def _delete_dropped(library: ctypes.CDLL) -> None:
+    while _dropped:
+        library.tcc_delete(_dropped.popleft())

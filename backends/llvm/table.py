@@ -35,6 +35,8 @@ PIECE_WORK = 8_000
 #: Temporaries begin where cache lines do.
 _LINE = 64
 _FASTCALL = 0x80
+#: The numbers that a word holds.
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
@@ -130,18 +132,24 @@ def _table(frame: Frame, fallback: Callable[..., Any], native: Native) -> bytes:
     }
     for k, value in head.items():
         words[k] = value
-    return struct.pack(f"<{len(words)}q", *(_signed(w) for w in words))
+    return struct.pack(f"<{len(words)}q", *map(_signed, words))
 
 
 def _signed(word: int) -> int:
     return word - (1 << 64) if word >= 1 << 63 else int(word)
 
 
+def _interval(i: VariableInput) -> tuple[int, int]:
+    """The bounds as int64, (1, 0) where no int64 is within them. The fallback judges the ints beyond int64."""
+    low, high = max(i.low, _LEAST), min(i.high, _MOST)
+    return (low, high) if low <= high else (1, 0)
+
+
 def _argument(i: ArrayInput | VariableInput, shapes: dict[tuple[int, ...], int]) -> list[int]:
     row = [0] * Argument.SIZE
     if isinstance(i, VariableInput):
         row[Argument.KIND], row[Argument.TO] = entry.VARIABLE, i.variable
-        row[Argument.LOW], row[Argument.HIGH] = i.low, i.high
+        row[Argument.LOW], row[Argument.HIGH] = _interval(i)
         return row
     row[Argument.KIND], row[Argument.TO] = entry.OPTIONAL if i.optional else entry.REQUIRED, i.base
     row[Argument.DTYPE] = id(i.dtype)
@@ -156,7 +164,7 @@ def _launch(launch: Launch, at: int) -> list[int]:
     row[LaunchWords.KERNEL] = part or launch.kernel.address  # type: ignore[attr-defined]
     row[LaunchWords.ARGUMENTS], row[LaunchWords.ARGUMENTS_AT] = len(launch.buffers), at
     row[LaunchWords.EXTENT] = launch.extent if part else 0
-    row[LaunchWords.CHUNKS] = launch.work // PIECE_WORK
+    row[LaunchWords.CHUNKS] = min(launch.work // PIECE_WORK, _MOST)
     return row
 
 

@@ -4,8 +4,9 @@ Takes: TENSOR. Gives: CALLIFIED (one Call of a Sink of Stores; no Buffer, Functi
 Spec: Lowering Pipeline/Callify; Function and Call rows; R48, R51, R54, R63, R64.
 
 Functions are replaced by their substituted bodies and Calls by the effects of theirs. Every Buffer, free Param and named variable
-becomes an argument and, in the body, the Param of that position. Each value of the root is stored to a fresh Buffer, which is an
-argument too; `outputs` says which. An index value is stored as int64 (R29: no Buffer of index).
+becomes an argument and, in the body, the Param of that position; a variable is an index there, cast to its own dtype. Each value
+of the root is stored to a fresh Buffer, which is an argument too; `outputs` says which. An index value is stored as int64 (R29: no
+Buffer of index).
 """
 
 from __future__ import annotations
@@ -189,13 +190,19 @@ def _arguments(body: UOp) -> tuple[dict[UOp, UOp], tuple[UOp, ...]]:
     named = [u for u in outer if u.op is Op.PARAM and u.arg.name is not None]
     put: dict[UOp, UOp] = {}
     for k, u in enumerate(named, len(memory)):
-        put[u] = u.replace(arg=ParamArg(k, dt.index, name=u.arg.name, bounds=u.arg.bounds))
+        number = _number(u, k)
+        put[u] = number if u.dtype is dt.index else B.cast(number, u.dtype)  # arithmetic wraps as that dtype's does
     for k, u in enumerate(memory):
         shape = B.shape_vector(u.shape) if u.op is Op.BUFFER else substitute(u.src[0], put) if u.src else B.SCALAR
         param = UOp(Op.PARAM, (shape,), ParamArg(k, storage(u.dtype), u.device))
         put[u] = param if u.dtype is not dt.index else B.cast(param, dt.index)
     given = [u if u.dtype is not dt.index else u.replace(arg=ParamArg(u.arg.slot, dt.int64, u.arg.device)) for u in memory]
-    return put, (*given, *named)
+    return put, (*given, *[u if u.dtype is dt.index else _number(u, u.arg.slot) for u in named])
+
+
+def _number(u: UOp, slot: int | None) -> UOp:
+    """A named variable as an index of this slot."""
+    return u.replace(arg=ParamArg(slot, dt.index, name=u.arg.name, bounds=u.arg.bounds))
 
 
 def written(body: UOp) -> tuple[int, ...]:

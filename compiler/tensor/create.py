@@ -41,6 +41,36 @@ class _Generator(threading.local):
 _generator = _Generator()
 
 
+def _count(first: Number, end: Number, step: Number) -> int:
+    """How many values `arange` has."""
+    if all(isinstance(v, int) for v in (first, end, step)):
+        return max(0, int(-((first - end) // step)))
+    try:
+        found = math.ceil((end - first) / step)
+        finite = all(map(math.isfinite, (first, end, step)))
+    except (OverflowError, ValueError):
+        finite = False
+    if not finite:
+        raise fault("arange", None, f"no finite sequence from {first} to {end} by {step}")
+    return max(0, found)
+
+
+def _holding(asked: DType | None, *values: int) -> DType:
+    """The dtype asked for, if it is an integer of 32 bits at least, else the first of those of numbers, that holds these values."""
+    given = (asked,) if asked and asked.is_integer and asked.bits >= 32 else ()
+    fitting = (d for d in (*given, dt.int32, dt.int64, dt.uint64) if all(d.min <= v <= d.max for v in values))
+    found: DType | None = next(fitting, None)
+    if found is None:
+        raise fault("arange", "CONST.C2", f"no integer dtype holds {values[0]} to {values[-1]}")
+    return found
+
+
+def _wrapped(n: int, d: DType) -> int:
+    """The value of `d` that is `n` modulo 2^bits."""
+    least = int(d.min)
+    return (n - least) % (1 << d.bits) + least
+
+
 class Creation(Indexing):
     """Class methods that make Tensors."""
 
@@ -65,17 +95,23 @@ class Creation(Indexing):
 
     @classmethod
     def arange(cls, start: Number, stop: Number | None = None, step: Number = 1, dtype: DTypeLike | None = None) -> Self:
-        """start + step * [0, 1, ...], below `stop` (above it for a negative step). Spec: arange."""
+        """start + step * [0, 1, ...], below `stop` (above it for a negative step). Spec: arange.
+
+        Without a dtype whole numbers are of the first of int32, int64 and uint64 that holds all of them.
+        """
         first, end = (0, start) if stop is None else (start, stop)
         if step == 0:
             raise fault("arange", None, "a step of 0")
-        n = max(0, math.ceil((end - first) / step))
-        found = as_dtype(dtype) if dtype is not None else default_dtype(first + step)
-        steps = cls.of(arange(n, found if found.is_integer and found.bits >= 32 else dt.int32))
-        if not found.is_float and isinstance(first, int) and isinstance(step, int):
-            return (steps * step + first).cast(found) if step != 1 or first else steps.cast(found)
+        n, asked = _count(first, end, step), None if dtype is None else as_dtype(dtype)
+        if isinstance(first, int) and isinstance(step, int) and not (asked and asked.is_float):
+            inner = _holding(asked, first, first + step * max(n - 1, 0))
+            steps = cls.of(arange(n, inner))
+            if step != 1 or first:
+                steps = steps * _wrapped(step, inner) + _wrapped(first, inner)  # the sums fit, so that products may wrap
+            return steps.cast(asked or inner)
+        found = asked or default_dtype(first + step)
         wide = dt.float64 if found is dt.float64 else dt.float32
-        return (steps.cast(wide) * float(step) + float(first)).cast(found)
+        return (cls.of(arange(n)).cast(wide) * float(step) + float(first)).cast(found)
 
     @classmethod
     def linspace(cls, start: Number, stop: Number, steps: int, dtype: DTypeLike = dt.float32) -> Self:

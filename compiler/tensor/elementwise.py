@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 from uops.compiler.tensor.core import Operand
-from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, floating, promote, weak
+from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, floating, promote, weak
 from uops.compiler.tensor.faults import claim_of, fault
 from uops.compiler.tensor.movement import Movement
 from uops.spec import build as B
@@ -243,7 +243,7 @@ class Elementwise(Movement):
         if known:
             x, y = (u if u is not None else self._operand(v, known[0]) for u, v in zip(pair, (a, b)))
         else:
-            x = B.as_node(a)
+            x = weak(a, default_dtype(a))
             y = weak(b, x.dtype)
         return self._alu("where", Op.WHERE, self.cast(dt.bool_).uop, x, y)
 

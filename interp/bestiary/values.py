@@ -69,10 +69,10 @@ def define_var(s: Step) -> Any:
     u, m = s.node, s.machine
     bounds = u.arg.min_val, u.arg.max_val
     if u in m.bound:
-        return variable(u.arg.name, s.value(m.bound[u]), bounds)
+        return variable(u.arg.name, s.value(m.bound[u]), bounds, u.dtype)
     if u.arg.name not in m.inputs:
         raise SpecError(f"variable {u.arg.name!r} is missing from the inputs")
-    return variable(u.arg.name, m.inputs[u.arg.name], bounds)
+    return variable(u.arg.name, m.inputs[u.arg.name], bounds, u.dtype)
 
 
 def first(s: Step) -> Any:

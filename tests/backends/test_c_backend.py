@@ -137,6 +137,28 @@ def test_kernels_outlive_their_target_and_each_other(kernels, tier: str) -> None
 
 
 @needs_tcc
+def test_code_may_be_dropped_while_another_text_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the cyclic collector does, in the thread that loads: it waits for nothing, and the state is deleted before the next."""
+    monkeypatch.setattr(tinycc, "_lock", threading.Lock())
+    text, link = "void kernel(void) { }", tinycc._link
+    old, waiting = [tinycc.load(text, ENTRY)], []
+
+    def drop_and_link(library: ctypes.CDLL, state: int, source: str, symbol: str) -> int:
+        old.clear()
+        waiting.append(len(tinycc._dropped))
+        return link(library, state, source, symbol)
+
+    monkeypatch.setattr(tinycc, "_link", drop_and_link)
+    loading = threading.Thread(target=tinycc.load, args=(text, ENTRY), daemon=True)
+    loading.start()
+    loading.join(20)
+    assert not loading.is_alive(), "it waits for itself"
+    assert waiting == [1]
+    tinycc.load(text, ENTRY)
+    assert not tinycc._dropped
+
+
+@needs_tcc
 def test_threads_compile_at_the_same_time(kernels) -> None:
     found: dict[int, list[float]] = {}
 

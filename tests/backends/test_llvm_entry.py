@@ -192,6 +192,23 @@ def test_a_variable_is_an_int_within_its_bounds_on_both_ways(value: Any) -> None
     assert not isinstance(found, tuple) or found[0] in (SpecError, Trap)
 
 
+@pytest.mark.parametrize(
+    ("low", "high"), [(0, 1 << 80), (-(1 << 80), 3), (-(1 << 80), 1 << 80), (1 << 64, 1 << 65), (-(1 << 65), -(1 << 64))]
+)
+@pytest.mark.parametrize("value", [0, 5, (1 << 63) - 1, -(1 << 63), 1 << 64, -(1 << 64), 1 << 79, 1 << 81, -(1 << 81)])
+def test_bounds_beyond_int64_are_bounds_on_both_ways(low: int, high: int, value: int) -> None:
+    pair = both(B.add(p(0, 2), B.cast(B.mul(B.variable("n", low, high), 0), dt.float32)))
+    assert_same_outcome(pair, [rows(0, 2), value])
+    assert isinstance(outcome(pair[0].function, rows(0, 2), value), tuple) != (low <= value <= high)
+
+
+def test_a_launch_may_have_more_work_than_int64_counts() -> None:
+    n = B.variable("n", 1, 1 << 30)
+    i, j, k = (B.expand(B.reshape(p(0, n), s), (n, n, n)) for s in ((n, 1, 1), (1, n, 1), (1, 1, n)))
+    program = compile(B.reduce(B.add(B.mul(i, j), k), Op.MAX, (0, 1, 2)), TARGET, Config(reuse=False, entry="native"))
+    assert program.function(np.array([1, 2], np.float32), 2).ravel().tolist() == [6.0]
+
+
 @pytest.mark.parametrize("at", range(19))
 def test_a_bool_byte_is_0_or_1_wherever_it_is(at: int) -> None:
     data = np.zeros(19, np.uint8)

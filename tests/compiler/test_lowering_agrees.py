@@ -19,6 +19,7 @@ from uops.interp import run
 from uops.spec import build as b
 from uops.spec import compositions as c
 from uops.spec import dtypes as dt
+from uops.spec.args import ParamArg
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.result import Result
@@ -50,6 +51,7 @@ def movement() -> dict[str, Case]:
     x, data = p(0, 2, 3, 4), {"p0": floats(2, 3, 4)}
     n = b.variable("n", 1, 6)
     y = b.param(0, (n, 2), F32)
+    u = UOp(Op.PARAM, (b.SCALAR,), ParamArg(None, dt.uint8, name="u", bounds=(0, 255)))
     return {
         "permute": (b.permute(x, (2, 0, 1)), data),
         "flip": (b.flip(x, (True, False, True)), data),
@@ -72,6 +74,10 @@ def movement() -> dict[str, Case]:
         "symbolic shrink": (b.shrink(p(0, 8), (b.sub(n, 1),), (2,)), {"p0": floats(8), "n": 4}),
         "symbolic sum": (b.reduce(y, Op.ADD, (0,)), {"p0": floats(5, 2), "n": 5}),
         "variable as a value": (b.add(b.cast(n, I32), p(0, 3, dtype=I32)), {"p0": ints(3), "n": 2}),
+        "variable that wraps": (b.cast(b.add(u, u), I32), {"u": 200}),
+        "variable of bytes": (b.mul(u, p(0, 3, dtype=dt.uint8)), {"u": 200, "p0": ints(3, dtype=np.uint8)}),
+        "variable itself": (b.tuple_(u, b.neg(u), n), {"u": 200, "n": 3}),
+        "variable as a size": (b.reduce(b.expand(b.reshape(b.const(7), (1,)), (b.cast(u, dt.index),)), Op.ADD, (0,)), {"u": 20}),
         "index result": (b.mul(b.add(b.cast(p(0, 3, dtype=I32), dt.index), 1), 3), {"p0": ints(3)}),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,12 @@ SEQUENCES: dict[str, tuple[Fn, Any]] = {
     "arange_cast":     (lambda: Tensor.arange(5, dtype="float64"),       np.arange(5, dtype="f8")),
     "arange_long":     (lambda: Tensor.arange(4, dtype="int64"),         np.arange(4, dtype="i8")),
     "arange_byte":     (lambda: Tensor.arange(4, dtype="uint8"),         np.arange(4, dtype="u1")),
+    "arange_beyond":   (lambda: Tensor.arange(2**31 - 2, 2**31 + 1),     np.arange(2**31 - 2, 2**31 + 1)),
+    "arange_below":    (lambda: Tensor.arange(-2**35, 2**35, 2**35),     np.array([-2**35, 0])),
+    "arange_long_step": (lambda: Tensor.arange(-2**63, 2**63, 2**63),    np.array([-2**63, 0])),
+    "arange_unsigned": (lambda: Tensor.arange(2**64 - 1, 0, -2**63),     np.array([2**64 - 1, 2**63 - 1], "u8")),
+    "arange_precise":  (lambda: Tensor.arange(2**62, 2**62 + 2),         np.array([2**62, 2**62 + 1])),
+    "arange_wrapped":  (lambda: Tensor.arange(2**40, 2**40 + 2, dtype="uint8"), np.array([0, 1], "u1")),
     "arange_empty":    (lambda: Tensor.arange(3, 1),                     np.arange(0, dtype="i4")),
     "linspace":        (lambda: Tensor.linspace(-1, 1, 5),               np.linspace(-1, 1, 5, dtype="f4")),
     "linspace_one":    (lambda: Tensor.linspace(3, 4, 1),                np.array([3], "f4")),
@@ -109,6 +116,11 @@ def test_normal_uniform_and_integer_numbers_have_their_moments() -> None:
         (lambda: Tensor.rand(2, dtype="int32"), "dtype int32 is no float"),
         (lambda: Tensor.randint(2, low=3, high=3), "low 3 and high 3"),
         (lambda: Tensor.arange(1, 2, 0), "a step of 0"),
+        (lambda: Tensor.arange(math.inf), "no finite sequence from 0 to inf by 1"),
+        (lambda: Tensor.arange(math.nan), "no finite sequence from 0 to nan by 1"),
+        (lambda: Tensor.arange(0, 5, math.inf), "no finite sequence from 0 to 5 by inf"),
+        (lambda: Tensor.arange(0, 1e308, 1e-300), "no finite sequence"),
+        (lambda: Tensor.arange(-1, 2**63 + 2, 2**63 + 1), r"no integer dtype holds -1 to 9223372036854775808 \[CONST.C2"),
         (lambda: Tensor.full((2, -1), 0), r"Tensor.full: shape \(2, -1\) \[EXPAND.C5"),
         (lambda: Tensor.zeros(1, dtype="complex64"), "'complex64' is no dtype of a Tensor"),
     ],

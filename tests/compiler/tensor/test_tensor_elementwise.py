@@ -168,6 +168,12 @@ def test_where_takes_scalars_and_any_condition(agree: Any) -> None:
     )
 
 
+@pytest.mark.parametrize(("a", "b"), [(2**40, 0), (0, 2**40), (-(2**40), 2**40), (2**63, 0), (2.5, 1), (True, 2)])
+def test_where_takes_two_numbers_as_they_are(a: Any, b: Any, agree: Any) -> None:
+    dtype = "f4" if isinstance(a, float) else "i4" if abs(a) < 2**31 > b else "u8" if a == 2**63 else "i8"
+    agree(Tensor([1, 0]).where(a, b), np.array([a, b], dtype))
+
+
 def test_predicates_of_floats(agree: Any) -> None:
     x = np.array([1, np.nan, np.inf, -np.inf], np.float32)
     agree([Tensor(x).isnan(), Tensor(x).isinf(), Tensor([1, 2]).isinf()], [np.isnan(x), np.isinf(x), np.zeros(2, bool)])
