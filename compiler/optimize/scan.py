@@ -49,7 +49,8 @@ def scanned(s: Schedule, uniques: Iterator[int], machine: Machine = PLAIN) -> UO
     needs = open_ranges(toposort(s.effect))
     simplify = Rewriter(INDEXING)
     for u in reduces:
-        if i in needs[u.src[0]] and len(closed_by(u)) == 1 and needs[u].issubset(s.outputs):  # its own loops are not nested in another's
+        alone = needs[u].issubset(s.outputs)  # in no loop of another reduction
+        if alone and i in needs[u.src[0]] and len(closed_by(u)) == 1:
             term = _last_term(u, i, simplify)
             if term is not None:
                 return _loop(s, u, term, next(uniques), machine)

@@ -189,7 +189,7 @@ _OWN_MEMORY = frozenset({AxisType.LOOP, AxisType.REDUCE, AxisType.GLOBAL, AxisTy
 
 
 def around_fills(effect: UOp, registers: bool = False) -> frozenset[UOp]:
-    """The loops around those that fill LOCAL memory, or registers too: a lane of a launch has its own, a lane of a vector has not."""
+    """The loops around those that fill LOCAL memory, or registers too, which vector lanes have in common."""
     fills = [u for u in nodes_of(effect, Op.END) if registers or not _in_registers(u)]
     if not fills:
         return frozenset()

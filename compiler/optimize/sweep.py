@@ -65,8 +65,8 @@ def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], uniq
 
 def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Schedule | None:
     """The same for one loop `row` of the kernel's only Reduce `u`, with the sums so far in the memory that the kernel writes: it is
-    written anyway (R146). What is made of the sum is stored in the last iteration. None where the sums are kept in another dtype than
-    they or that memory have, or it is read otherwise. `columns` are output loops in order, to stand inside of `row`.
+    written anyway (R146). What is made of the sum is stored in the last iteration. None where the sums are kept in another dtype
+    than they or that memory have, or it is read otherwise. `columns` are output loops in order, to stand inside of `row`.
     """
     store = s.effect
     place, value, *gates = store.src
