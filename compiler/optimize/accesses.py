@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from uops.compiler.linear import linear, number
-from uops.compiler.optimize.schedule import Replacement, Schedule, replace_ranges
+from uops.compiler.optimize.schedule import CLOSERS, Replacement, Schedule, replace_ranges
 from uops.spec.node import UOp, nodes_of, toposort
 from uops.spec.ops import Op
 from uops.spec.record import dataclass
@@ -35,7 +35,6 @@ def accesses(effect: UOp) -> list[Access]:
 
 
 _ACCESSES = frozenset({Op.LOAD, Op.STORE})
-_CLOSERS = frozenset({Op.REDUCE, Op.END})
 
 
 def _access(u: UOp) -> Access:
@@ -97,7 +96,7 @@ def _one_walk(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
     for u in order:
         if looped.isdisjoint(u.src):
             continue
-        closes = closed_by(u) if u.op in _CLOSERS else ()
+        closes = closed_by(u) if u.op in CLOSERS else ()
         if (a in closes) is not (b in closes):
             return False
         direct = a not in closes and not pair.isdisjoint(u.src)

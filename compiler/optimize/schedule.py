@@ -37,7 +37,8 @@ from uops.spec.optops import TC, WORKGROUP, Axis, Nolocals, OptOp, Padto, Split,
 from uops.spec.scope import closed_by, open_ranges
 from uops.spec.sizes import divides
 
-_CLOSERS = frozenset({Op.REDUCE, Op.END})
+#: What closes the loops of a kernel.
+CLOSERS = frozenset({Op.REDUCE, Op.END})
 
 
 class Rejected(UopsError):
@@ -360,7 +361,7 @@ def replace_ranges(root: UOp, new: Replacement) -> UOp:
         if changed.isdisjoint(u.src) or u in new:
             continue
         changed.add(u)
-        closed = closed_by(u) if u.op in _CLOSERS else ()
+        closed = closed_by(u) if u.op in CLOSERS else ()
         if any(r in new for r in closed):
             ranges = [n for r in closed for n in (new[r][1] if r in new else (done.get(r, r),))]
             value = done.get(u.src[0], u.src[0])
@@ -381,7 +382,7 @@ def _masked(effect: UOp, r: UOp, put: tuple[UOp, tuple[UOp, ...]], inside: UOp) 
     for u in toposort(effect):
         if done.keys().isdisjoint(u.src):
             continue
-        closes = u.op in _CLOSERS and r in closed_by(u)
+        closes = u.op in CLOSERS and r in closed_by(u)
         if not closes and not depends.isdisjoint(u.src):
             depends.add(u)
         src = [n for x in u.src for n in (put[1] if x is r else (done.get(x, x),))] if closes else [done.get(x, x) for x in u.src]

@@ -65,12 +65,6 @@ def _holding(asked: DType | None, *values: int) -> DType:
     return found
 
 
-def _wrapped(n: int, d: DType) -> int:
-    """The value of `d` that is `n` modulo 2^bits."""
-    least = int(d.min)
-    return (n - least) % (1 << d.bits) + least
-
-
 class Creation(Indexing):
     """Class methods that make Tensors."""
 
@@ -107,7 +101,7 @@ class Creation(Indexing):
             inner = _holding(asked, first, first + step * max(n - 1, 0))
             steps = cls.of(arange(n, inner))
             if step != 1 or first:
-                steps = steps * _wrapped(step, inner) + _wrapped(first, inner)  # the sums fit, so that products may wrap
+                steps = steps * B.wrap(step, inner) + B.wrap(first, inner)  # the sums fit, so that products may wrap
             return steps.cast(asked or inner)
         found = asked or default_dtype(first + step)
         wide = dt.float64 if found is dt.float64 else dt.float32
