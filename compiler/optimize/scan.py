@@ -5,23 +5,32 @@ T(i, r) = t(i + r), and t is the identity of op below n-1, the windows differ by
 and R(-1) is the identity. Both conditions are proved by the normal form of index arithmetic: t, put together again, is T; and t on
 0..n-2 folds to the identity's constant.
 
-Cores share the rows; of one long row each has a part, in front of which it reduces all that is before: reading costs less than the
-chain of steps. Spec: prefix_sum among the compositions; R32 (any order), R49, R57, R133.
+Loops inside of i that R depends on, columns, take a step together: REG memory holds a running value for each, so that memory is
+read row after row. Many columns are cut in tiles of as many as there is memory for.
+
+Cores share the rows, or the columns where there is one row of them; of one long row each has a part, in front of which it reduces
+all that is before: reading costs less than the chain of steps. Spec: prefix_sum among the compositions; R32 (any order), R49, R57,
+R91, R133.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from uops.compiler.linear import number
+from uops.compiler.linear import build, linear, number
+from uops.compiler.optimize.facts import divisor
 from uops.compiler.optimize.schedule import Schedule, axis_of
-from uops.compiler.passes.accumulate import combined, element, identity, opened, widened
+from uops.compiler.optimize.stage import extent_of, position
+from uops.compiler.optimize.sweep import kept
+from uops.compiler.passes.accumulate import combined, identity, wide_of, widened
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.compiler.target import PLAIN, Machine
 from uops.spec import build as B
+from uops.spec import dtypes as dt
 from uops.spec.args import RangeArg, SinkArg
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, nodes_of, substitute, toposort
@@ -32,28 +41,29 @@ from uops.spec.scope import closed_by, open_ranges
 LEAST = 8
 #: Steps from which a scan is worth the cores: some 150 us of one.
 SHARED = 1 << 17
+#: The most running values of the columns of a tile: what L1 holds beside rows.
+_MOST_COLUMNS = 2048
 #: The most parts of one row, of which the last reads all that is before it; and the elements that are read side by side there.
 _MOST_PARTS = 4
 LANES = 64
+_SUMS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL})
 
 
 def scanned(s: Schedule, uniques: Iterator[int], machine: Machine = PLAIN) -> UOp | None:
-    """The SCHEDULED body of a kernel with one prefix reduction over its innermost output loop, or None for any other kernel.
-    `uniques` numbers its register."""
-    if not s.outputs or not isinstance(axis_of(s.outputs[-1]).extent, int):
-        return None
-    i = s.outputs[-1]
+    """The SCHEDULED body of a kernel with one prefix reduction over an output loop, or None for any other kernel. `uniques` numbers
+    its register. Loops that keep their order are left where they are: then only the innermost one has steps."""
     reduces = nodes_of(s.effect, Op.REDUCE)
     if not reduces:
         return None
     needs = open_ranges(toposort(s.effect))
     simplify = Rewriter(INDEXING)
     for u in reduces:
-        alone = needs[u].issubset(s.outputs)  # in no loop of another reduction
-        if alone and i in needs[u.src[0]] and len(closed_by(u)) == 1:
-            term = _last_term(u, i, simplify)
+        if not needs[u].issubset(s.outputs) or len(closed_by(u)) != 1:  # in a loop of another reduction
+            continue
+        for i in reversed(s.outputs[-1:] if s.fixed else s.outputs):
+            term = _last_term(u, i, simplify) if i in needs[u] else None
             if term is not None:
-                return _loop(s, u, term, next(uniques), machine)
+                return _loop(s, u, term, _steps(s, u, i, needs[u], term, machine), next(uniques))
     return None
 
 
@@ -63,14 +73,27 @@ def _last_term(u: UOp, i: UOp, simplify: Rewriter) -> UOp | None:
     n, steps = axis_of(r).extent, axis_of(i).extent
     if not isinstance(n, int) or not isinstance(steps, int) or min(n, steps) < LEAST:
         return None
+    for x in nodes_of(u.src[0], Op.INDEX):  # soon says no of products and of sums of rows
+        strides = linear(x.src[1]).terms
+        if strides.get(i, 0) != strides.get(r, 0):
+            return None
     at = UOp(Op.RANGE, (number(steps + n - 1),), RangeArg(-1, AxisType.LOOP))
     term = simplify(substitute(u.src[0], {i: number(0), r: at}))
-    if simplify(substitute(term, {at: UOp(Op.ADD, (i, r))})) is not simplify(u.src[0]):
+    if _spelled(simplify(substitute(term, {at: UOp(Op.ADD, (i, r))}))) is not _spelled(simplify(u.src[0])):
         return None
     early = _without_dead_loads(simplify(substitute(term, {at: UOp(Op.RANGE, (number(n - 1),), at.arg)})), simplify)
     if early is not identity(u.arg.op, u.dtype):
         return None
     return simplify(substitute(term, {at: UOp(Op.ADD, (i, number(n - 1)))}))
+
+
+def _spelled(u: UOp) -> UOp:
+    """`u` with every sum of loops multiplied out: one node for (i + r) * -1 and i * -1 + r * -1."""
+    done: dict[UOp, UOp] = {}
+    for x in toposort(u):
+        y = x.replace(src=tuple(done[s] for s in x.src))
+        done[x] = build(linear(y)) if y.dtype is dt.index and y.op in _SUMS else y
+    return done[u]
 
 
 def _without_dead_loads(u: UOp, simplify: Rewriter) -> UOp:
@@ -81,43 +104,89 @@ def _without_dead_loads(u: UOp, simplify: Rewriter) -> UOp:
 
 
 class _Steps(NamedTuple):
-    """The loops of a scan: those around, that of the steps; what stands for the loops that were, and what is before step 0."""
+    """The loops of a scan: those around, that of the steps, those in each step, and, where these have running values of
+    their own, loops that clear them; what stands for the loops that were, and what is before step 0."""
 
     outer: tuple[UOp, ...]
     i: UOp
+    inner: tuple[UOp, ...]
+    first: tuple[UOp, ...]
     put: dict[UOp, UOp]
     start: UOp | None
 
 
-def _loop(s: Schedule, u: UOp, term: UOp, unique: int, machine: Machine) -> UOp:
-    """The body: a register that every step adds its term to, in order."""
-    outer, i, put, start = _steps(s, u, term, machine)
-    effect, term, u = (substitute(x, put) for x in (s.effect, term, u))
-    register, cleared = opened(u, outer, unique)
-    if start is not None:
-        cleared = B.store(cleared.src[0], B.cast(start, register.dtype))
-    running = element(B.after(register, cleared, i))
+def _loop(s: Schedule, u: UOp, term: UOp, steps: _Steps, unique: int) -> UOp:
+    """The body: registers that every step adds its terms to, in order."""
+    effect, term, u = (substitute(x, steps.put) for x in (s.effect, term, u))
+    register, cleared = kept(u, steps.outer, steps.first, unique)
+    if steps.start is not None:
+        cleared = B.store(cleared.src[0], B.cast(steps.start, register.dtype))
+    columns = steps.inner if steps.first else ()
+    running = position(B.after(register, cleared, steps.i), columns, [extent_of(r) for r in columns])
     total = combined(u, running, term)
-    body = B.group(B.store(running, total), substitute(effect, {u: B.cast(total, u.dtype)}))
-    return UOp(Op.SINK, (Rewriter(INDEXING)(B.nested(body, [*outer, i])),), SinkArg(s.name))
+    effect = substitute(effect, {u: B.cast(total, u.dtype)})
+    body = B.group(B.store(running, total), effect if columns else B.nested(effect, steps.inner))
+    return UOp(Op.SINK, (Rewriter(INDEXING)(B.nested(body, [*steps.outer, steps.i, *columns])),), SinkArg(s.name))
 
 
-def _steps(s: Schedule, u: UOp, term: UOp, machine: Machine) -> _Steps:
-    """The loops as they are, or with one for the cores."""
-    *outer, i = s.outputs
-    extents = [axis_of(r).extent for r in s.outputs]
-    known = [n for n in extents if isinstance(n, int)]
-    if machine.cores < 2 or s.fixed or len(known) < len(extents) or math.prod(known) < SHARED:
-        return _Steps(tuple(outer), i, {}, None)
-    if outer:
+def _steps(s: Schedule, u: UOp, i: UOp, needs: frozenset[UOp], term: UOp, machine: Machine) -> _Steps:
+    """The loops as they are, or tiles of them, or with one for the cores."""
+    k = s.outputs.index(i)
+    outer, inner = s.outputs[:k], s.outputs[k + 1 :]
+    known = [n for n in (axis_of(r).extent for r in s.outputs) if isinstance(n, int)]
+    cores = 1 if s.fixed or len(known) < len(s.outputs) or math.prod(known) < SHARED else machine.cores
+    if not needs.isdisjoint(inner) and len(known) == len(s.outputs):
+        return _tiled(outer, i, inner, machine.lanes(wide_of(u.dtype)), cores, _free(s))
+    if not needs.isdisjoint(inner):  # of unknown extents: column after column
+        return _Steps((*outer, *inner), i, (), (), {}, None)
+    if cores > 1 and outer:
         rows = UOp(Op.RANGE, outer[0].src, RangeArg(outer[0].arg.axis_id, AxisType.THREAD))
-        return _Steps((rows, *outer[1:]), i, {outer[0]: rows}, None)
-    parts = min(machine.cores, _MOST_PARTS)
-    size = -(-known[0] // parts // LANES) * LANES
-    free = 1 + max(int(r.arg.axis_id) for r in toposort(s.effect) if r.op is Op.RANGE)
-    part = UOp(Op.RANGE, (number(-(-known[0] // size)),), RangeArg(free, AxisType.THREAD))
-    left = UOp(Op.SUB, (number(known[0]), UOp(Op.MUL, (part, number(size)))))
-    steps = number(size) if known[0] % size == 0 else UOp(Op.WHERE, (UOp(Op.CMPLT, (left, number(size))), left, number(size)))
+        return _Steps((rows, *outer[1:]), i, inner, (), {outer[0]: rows}, None)
+    return _Steps(outer, i, inner, (), {}, None) if cores == 1 or inner else _in_parts(u, i, term, cores, _free(s))
+
+
+def _free(s: Schedule) -> int:
+    """The first id that no loop has."""
+    return 1 + max(int(r.arg.axis_id) for r in toposort(s.effect) if r.op is Op.RANGE)
+
+
+def _tiled(outer: Sequence[UOp], i: UOp, inner: Sequence[UOp], lanes: int, cores: int, free: int) -> _Steps:
+    """All loops of `inner` take the step together, but for what is more than there is memory for, or more than a core's share."""
+    ids = itertools.count(free)
+    put: dict[UOp, UOp] = {}
+    around: list[UOp] = []
+    columns: list[UOp] = []
+    room = _MOST_COLUMNS
+    for k, r in reversed([*enumerate(inner)]):
+        n = extent_of(r)
+        shared = k == 0 and not outer and cores > 1 and n % (cores * lanes) == 0
+        size = divisor(n, max(1, min(room, n // cores if shared else n)))
+        width = lanes if r is inner[-1] and size % lanes == 0 else 1
+        far = _new_loop(n // size, next(ids), AxisType.THREAD if shared else AxisType.LOOP)
+        near, lane = _new_loop(size // width, next(ids)), _new_loop(width, next(ids), AxisType.UPCAST)
+        put[r] = _at(far, size, _at(near, width, lane))
+        around, columns, room = [far, *around], [near, lane, *columns], room // size
+    if outer and cores > 1:
+        rows = UOp(Op.RANGE, outer[0].src, RangeArg(outer[0].arg.axis_id, AxisType.THREAD))
+        outer, put = (rows, *outer[1:]), {**put, outer[0]: rows}
+    around, columns = ([r for r in loops if r.op is Op.RANGE] for loops in (around, columns))
+    first = tuple(_new_loop(extent_of(r), next(ids), r.arg.type) for r in columns)
+    return _Steps((*outer, *around), i, tuple(columns), first, put, None)
+
+
+def _new_loop(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:
+    """A loop; where it would have one iteration, its number."""
+    return UOp(Op.RANGE, (number(extent),), RangeArg(axis_id, kind)) if extent > 1 else number(0)
+
+
+def _in_parts(u: UOp, i: UOp, term: UOp, cores: int, free: int) -> _Steps:
+    """The steps of one row in parts, each of which starts with all that is before it."""
+    n = extent_of(i)
+    parts = min(cores, _MOST_PARTS)
+    size = -(-n // parts // LANES) * LANES
+    part = _new_loop(-(-n // size), free, AxisType.THREAD)
+    left = UOp(Op.SUB, (number(n), UOp(Op.MUL, (part, number(size)))))
+    steps = number(size) if n % size == 0 else UOp(Op.WHERE, (UOp(Op.CMPLT, (left, number(size))), left, number(size)))
     step = UOp(Op.RANGE, (steps,), RangeArg(free + 1, AxisType.LOOP))
     whole, block, lane = (
         UOp(Op.RANGE, (n,), RangeArg(free + k, kind))
@@ -129,7 +198,7 @@ def _steps(s: Schedule, u: UOp, term: UOp, machine: Machine) -> _Steps:
     )
     before = _at(_at(whole, size // LANES, block), LANES, lane)
     start = u.replace(src=(substitute(widened(term), {i: before}), whole, block, lane))
-    return _Steps((part,), step, {i: _at(part, size, step)}, start)
+    return _Steps((part,), step, (), (), {i: _at(part, size, step)}, start)
 
 
 def _at(outer: UOp, size: int, inner: UOp) -> UOp:

@@ -50,10 +50,7 @@ def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], uniq
     )
     value = widened(substitute(u.src[0], dict(zip(columns, second, strict=True))))
     sizes = [extent_of(r) for r in columns]
-    memory = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), value.dtype, device_of(u), AddrSpace.REG, unique))
-
-    start = B.after(memory, *outside) if outside else memory
-    cleared = B.nested(B.store(position(start, first, sizes), identity_in(u.arg.op, u.dtype, value.dtype)), in_order(first))
+    memory, cleared = kept(u, outside, first, unique)
     running = position(B.after(memory, cleared, *rows), second, sizes)
     term = UOp(Op.REDUCE, (value, *inside), ReduceArg(u.arg.op)) if inside else value
     filled = B.nested(B.store(running, combined(u, running, term)), [*in_order(rows), *in_order(second)])
@@ -61,6 +58,15 @@ def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], uniq
     effect = substitute(s.effect, {u: B.cast(total, u.dtype)})
     note("sweep", s.effect, effect, {u: total})
     return replace(s, effect=effect)
+
+
+def kept(u: UOp, outside: Sequence[UOp], loops: Sequence[UOp], unique: int) -> tuple[UOp, UOp]:
+    """REG memory for a value of Reduce `u` per iteration of `loops`, and what they store there in every iteration of the loops
+    `outside`: the identity."""
+    sizes, wide = [extent_of(r) for r in loops], wide_of(u.dtype)
+    memory = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, device_of(u), AddrSpace.REG, unique))
+    start = B.after(memory, *outside) if outside else memory
+    return memory, B.nested(B.store(position(start, loops, sizes), identity_in(u.arg.op, u.dtype, wide)), in_order(loops))
 
 
 def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Schedule | None:

@@ -1,8 +1,8 @@
 """Indexing: integers, slices with steps, None, Ellipsis and Tensors of integers, read and assigned; gather.
 
 Slices are Shrink, Flip and, with a step, Reshape into groups. A Tensor index is an Index of the first axis: negative values count
-from the end, and one out of range is a Trap (R45). Several Tensor indices are zipped, as in NumPy: their axes become one, indexed
-by a linear position.
+from the end, and one out of range is a Trap (R45), also of a gather. Several Tensor indices are zipped, as in NumPy: their axes
+become one, indexed by a linear position.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class Indexing(Networks):
         return [*given[:at], *[_KEEP] * (self.ndim - used), *given[at + 1 :]]
 
     def _item(self, i: Item) -> Item:
+        if isinstance(i, np.ndarray) and i.ndim == 0:
+            i = i[()]
         if isinstance(i, (list, np.ndarray)):
             i = self.of(self._operand(np.array(i, np.int32 if len(i) == 0 else None)))
         if isinstance(i, Core):
@@ -162,19 +164,27 @@ class Indexing(Networks):
             raise fault("__getitem__", "ADD.C3", f"indices of shapes {', '.join(map(str, shapes))} do not broadcast") from e
 
     def _linear(self, indices: Sequence[Core], sizes: Shape, shape: Shape) -> Self:
-        """The row-major position that zipped indices name, of this shape; negative ones count from the end."""
+        """The row-major position that zipped indices name, of this shape; negative ones count from the end. Out of range where any
+        of them is."""
         d = position_dtype(math.prod(sizes))
-        total: Self | None = None
+        if len(indices) == 1:
+            return self.of(indices[0].uop)._from_end(sizes[0], d)
+        total = inside = None
         for i, n in zip(indices, sizes):
-            t = self.of(i.uop)._wrapped(n, d)._broadcast("__getitem__", "ADD.C3", shape)
-            total = t if total is None else total * n + t
-        assert total is not None
-        return total
+            t = self.of(i.uop)._from_end(n, d)._broadcast("__getitem__", "ADD.C3", shape)
+            total = t.cast(d) if total is None else total * n + t.cast(d)
+            inside = t._within(n) if inside is None else inside & t._within(n)
+        assert total is not None and inside is not None
+        return inside.where(total, -1)
 
-    def _wrapped(self, n: int, d: DType) -> Self:
-        """Index values in a dtype that holds n, negative ones plus n."""
+    def _from_end(self, n: int, d: DType) -> Self:
+        """Index values in a dtype that holds them and n, negative ones plus n."""
         t = self if self.dtype.bits >= d.bits and self.dtype.bits >= 32 else self.cast(d)
         return (t < 0).where(t + n, t) if t.dtype.is_signed else t
+
+    def _within(self, n: int) -> Self:
+        """Where a position is one of `n`."""
+        return (self >= 0) & (self < n) if self.dtype.is_signed else self < n
 
     def gather(self, dim: int, index: Self) -> Self:
         """out[i0, ..., ik] = self[i0, ..., index[i0, ..., ik], ..., ik], the index on axis `dim`.
@@ -187,13 +197,15 @@ class Indexing(Networks):
         if not index.dtype.is_integer:
             raise fault("gather", "INDEX.C4", f"an index of {index.dtype}")
         d = position_dtype(self.numel())
+        named = index._from_end(self.shape[k], d)
         total: Self | None = None
         for j, n in enumerate(self.shape):
             along = (1,) * j + (-1,) + (1,) * (self.ndim - j - 1)
-            t = index._wrapped(n, d).cast(d) if j == k else self.of(arange(index.shape[j], d)).reshape(along)
+            t = named.cast(d) if j == k else self.of(arange(index.shape[j], d)).reshape(along)
             total = t if total is None else total * n + t
         assert total is not None
-        return self.of(B.at(self.flatten().uop, total.reshape(-1).uop)).reshape(index.shape)
+        place = named if self.ndim == 1 else named._within(self.shape[k]).where(total, -1)
+        return self.of(B.at(self.flatten().uop, place.reshape(-1).uop)).reshape(index.shape)
 
     def one_hot(self, num_classes: int) -> Self:
         """int32 (..., num_classes): 1 at the position that each element names, nowhere for one out of range."""

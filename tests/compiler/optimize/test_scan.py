@@ -75,6 +75,55 @@ def test_prefix_sums_of_rows_carry_nothing_from_row_to_row() -> None:
     np.testing.assert_array_equal(result(graph, given), np.cumsum(given["p0"], 1))
 
 
+def running(x: Tensor, k: int, machine: Machine = Machine()) -> list[UOp] | None:
+    """The loops of the scan along axis `k`, outermost first; None if it is none."""
+    body = scanned(first(x.cumsum(k).uop), count(1), machine)
+    return body and [r for r in toposort(body) if r.op is Op.RANGE]
+
+
+def test_sums_of_what_is_read_backwards_are_scans() -> None:
+    assert running(Tensor(np.zeros(40)).flip(0), 0) is not None
+    assert running(Tensor(np.zeros((4, 40))).flip(1), 1) is not None
+    x = np.arange(40, dtype=np.int32).reshape(4, 10) ** 2
+    np.testing.assert_array_equal(Tensor(x).flip(1).cumsum(1).numpy(), x[:, ::-1].cumsum(1))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((20, 4), 0), ((3, 20, 5), 1), ((20, 48), 0), ((3, 9, 16), 1), ((9, 2, 3, 16), 0), ((9, 4099), 0), ((9, 4100), 0)],
+)
+@pytest.mark.parametrize("lanes", [0, 64])
+def test_columns_take_the_steps_together(shape: tuple[int, ...], axis: int, lanes: int) -> None:
+    x = (np.arange(np.prod(shape)) * 7 % 23).reshape(shape).astype(np.float32)
+    t = Tensor(x).cumsum(axis)
+    loops = running(Tensor(x), axis, Machine(lanes))
+    assert loops is not None and any(r.src[0].const == shape[axis] for r in loops)
+    lane = lanes // 4
+    assert any(r.arg.type is AxisType.UPCAST for r in loops) is (lane > 0 and shape[-1] % lane == 0)
+    np.testing.assert_array_equal((t * 2).numpy(), x.cumsum(axis) * 2)
+    np.testing.assert_array_equal(t.permute(*range(x.ndim)[::-1]).numpy(), x.cumsum(axis).T)
+
+
+def test_what_no_column_changes_is_summed_once_per_step() -> None:
+    x, y = np.arange(30, dtype=np.int32), np.arange(8, dtype=np.int32)
+    t = Tensor(x).cumsum(0).unsqueeze(1) * Tensor(y)
+    body = scanned(first(t.uop), count(1))
+    assert body is not None
+    assert [u.arg.size for u in toposort(body) if u.op is Op.BUFFER] == [1]
+    np.testing.assert_array_equal(t.numpy(), x.cumsum()[:, None] * y)
+
+
+def test_cores_share_the_columns_of_one_row_of_them() -> None:
+    def threads(*shape: int) -> list[int]:
+        loops = running(Tensor(np.zeros(shape, np.float32)), 0, Machine(64, cores=2)) or []
+        return [r.src[0].const for r in loops if r.arg.type is AxisType.THREAD]
+
+    assert threads(SHARED // 32, 32) == [2]
+    assert threads(SHARED // 4, 4) == threads(SHARED // 32, 31) == []
+    x = (np.arange(SHARED) % 5).reshape(-1, 32).astype(np.float32)
+    np.testing.assert_array_equal(Tensor(x).cumsum(0).numpy(), x.cumsum(0))
+
+
 def test_what_follows_the_sum_stays_in_the_loop() -> None:
     graph = b.mul(c.arange(16), 3)
     assert loops(graph) == 1

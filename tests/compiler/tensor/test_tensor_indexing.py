@@ -85,10 +85,49 @@ def test_a_tensor_index_is_one_index_node() -> None:
     assert ops.count(Op.INDEX) == 1 and Op.REDUCE not in ops
 
 
-def test_an_index_out_of_range_traps() -> None:
-    captured = capture(Tensor([1.0, 2.0])[Tensor([2])])
+def _at(dtype: str, *rows: int) -> Tensor:
+    return Tensor(np.array(rows, dtype))
+
+
+def _assigned() -> Tensor:
+    t = Tensor(np.zeros((3, 4), np.int32))
+    t[_at("int32", 0), _at("int32", 5)] = Tensor(np.array([9], np.int32))
+    return t
+
+
+ROWS = np.arange(12).reshape(3, 4)
+OUTSIDE: dict[str, Callable[[], Tensor]] = {
+    "one": lambda: Tensor(ROWS)[_at("int32", 3)],
+    "one_negative": lambda: Tensor(ROWS)[_at("int32", -4)],
+    "wide": lambda: Tensor(ROWS)[_at("int64", 2**32)],
+    "column_of_a_pair": lambda: Tensor(ROWS)[_at("int32", 0), _at("int32", 5)],
+    "negative_of_a_pair": lambda: Tensor(ROWS)[_at("int32", 1), _at("int32", -5)],
+    "pair_that_wraps": lambda: Tensor(ROWS)[_at("int32", 2**30), _at("int32", 1)],
+    "wide_of_a_pair": lambda: Tensor(ROWS)[_at("uint64", 0), _at("uint64", 2**32)],
+    "gather": lambda: Tensor(ROWS).gather(1, _at("int32", 4).reshape(1, 1)),
+    "gather_negative": lambda: Tensor(ROWS).gather(1, _at("int8", -5).reshape(1, 1)),
+    "gather_wide": lambda: Tensor(ROWS).gather(0, _at("int64", 2**32).reshape(1, 1)),
+    "gather_of_one_axis": lambda: Tensor(ROWS[0]).gather(0, _at("int64", 2**32)),
+    "assigned": _assigned,
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_an_index_out_of_range_traps(name: str) -> None:
+    captured = capture(OUTSIDE[name]())
     with pytest.raises(Trap, match="R45"):
         run(captured.graph, captured.inputs)
+
+
+def test_an_assignment_out_of_range_leaves_the_rest_as_it_was() -> None:
+    t = _assigned()
+    assert not t.numpy().any()
+
+
+def test_an_array_of_no_axes_is_an_integer() -> None:
+    assert Tensor(ROWS)[np.array(2)].tolist() == ROWS[2].tolist()
+    with pytest.raises(SpecError, match=r"INDEX\.C4"):
+        Tensor(ROWS)[np.array(2.0)]
 
 
 def test_iteration_gives_the_parts_of_the_first_axis() -> None:
