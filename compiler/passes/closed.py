@@ -157,10 +157,10 @@ def _solve(c: UOp, r: UOp, depends: Depends) -> Solved | None:
     return None
 
 
-def _is_narrow(u: UOp) -> bool:
-    """Whether an index expression fits a machine integer, as all that a kernel computes must (R08)."""
+def _is_narrow(u: UOp, room: int = 0) -> bool:
+    """Whether an index expression fits a machine integer, as all that a kernel computes must (R08); also `room` more and less."""
     bounds = u.min_max
-    return bounds is not None and dt.int64.min <= bounds[0] and bounds[1] <= dt.int64.max
+    return bounds is not None and dt.int64.min + room <= bounds[0] and bounds[1] <= dt.int64.max - room
 
 
 def _as_index(u: UOp) -> UOp:
@@ -245,6 +245,8 @@ def _bound(c: UOp, r: UOp, depends: Depends) -> tuple[bool, UOp] | None:
         return None
     greater, strict = _BOUNDS[c.op]
     k, other = solved.factor, solved.other
+    if not _is_narrow(other, abs(k)):
+        other = _cut(other, k, r)
     greater ^= solved.flipped
     if k < 0:
         k, other, greater = -k, UOp(Op.NEG, (other,)), not greater
@@ -254,6 +256,14 @@ def _bound(c: UOp, r: UOp, depends: Depends) -> tuple[bool, UOp] | None:
         return greater, ceiling
     floor = other if k == 1 else UOp(Op.IDIV, (other, number(k)))
     return greater, UOp(Op.ADD, (floor, ONE))
+
+
+def _cut(x: UOp, k: int, r: UOp) -> UOp:
+    """What compares with k r, for every value of `r`, as `x` does, and is hardly greater."""
+    end = UOp(Op.MUL, (r.src[0], number(k)))
+    low, high = (number(-1), end) if k > 0 else (end, ONE)
+    x = UOp(Op.NEG, (UOp(Op.MAX, (x, low)),))
+    return UOp(Op.NEG, (UOp(Op.MAX, (x, UOp(Op.NEG, (high,)))),))  # the least of both, in bounds that min_max sees
 
 
 def _times(value: UOp, many: UOp) -> UOp:

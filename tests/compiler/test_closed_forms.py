@@ -211,6 +211,17 @@ def test_every_comparison_is_solved_as_it_counts() -> None:
     agree(graph, {})
 
 
+@pytest.mark.parametrize("k", [-3, -1, 1, 2, 3])
+def test_thresholds_may_be_any_word(k: int) -> None:
+    """FOUND 047: sums over r < 9 of (k r op x ? 2 : 0) for any x, which one more, or the negative of which, no word may hold."""
+    x, r = column(p(0, 16, dtype=dt.int64)), b.mul(b.cast(row(9), dt.int64), k)
+    compared = (b.lt, b.le, b.gt, b.ge)
+    sums = [b.reduce(masked(f(*ab), b.const(2, I32)), Op.ADD, (1,)) for f in compared for ab in ((r, x), (x, r))]
+    assert loops(b.tuple_(*sums)) == []
+    edges = [-(2**63), 1 - 2**63, 2 - 2**63, 2**63 - 1, 2**63 - 2, 2**63 - 3]
+    agree(b.tuple_(*sums), {"p0": np.array([*edges, *range(-2, 3), 4 * k, 8 * k - 1, 8 * k, 8 * k + 1, 9 * k])})
+
+
 def test_a_range_of_symbolic_extent_is_closed() -> None:
     n = b.variable("n", 0, 9)
     ones = b.expand(b.reshape(b.const(3, I32), (1,)), (n,))
