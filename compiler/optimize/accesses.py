@@ -79,7 +79,8 @@ def _joined(effect: UOp, a: UOp, b: UOp) -> tuple[UOp, UOp] | None:
 
 
 def _one_walk(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
-    """Whether `a` and `b` occur only in addresses, with strides m*k and k, and a Reduce closes both or neither."""
+    """Whether `a` and `b` occur only in addresses, with strides m*k and k, and a Reduce closes both or neither. What else uses such
+    an address has the same number of the one loop."""
     order, pair = toposort(effect), {a, b}
     needs = open_ranges(order)
     places = [u.src[0].src[1] for op in _ACCESSES for u in nodes_of(effect, op)]
@@ -100,8 +101,6 @@ def _one_walk(effect: UOp, a: UOp, b: UOp, m: int) -> bool:
         if (a in closes) is not (b in closes):
             return False
         direct = a not in closes and not pair.isdisjoint(u.src)
-        if u not in inside and (
-            direct or not hidden.isdisjoint(u.src) or (u.op is not Op.INDEX and not addressed.isdisjoint(u.src))
-        ):
+        if u not in inside and (direct or not hidden.isdisjoint(u.src)):
             return False
     return True

@@ -19,6 +19,7 @@ from uops.compiler.target import PLAIN, Machine
 from uops.compiler.tensor.realize import capture
 from uops.interp import run
 from uops.spec import build as b
+from uops.spec import compositions as c
 from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
@@ -134,6 +135,8 @@ def test_loops_that_are_one_walk_are_joined() -> None:
     assert shape(merged(first(b.add(p(0, 20, 36), p(1, 20, 36))))) == [("L", 720)]
     assert shape(merged(first(b.add(p(0, 20, 36), b.permute(p(1, 36, 20), (1, 0)))))) == [("L", 20), ("L", 36)]
     assert shape(merged(first(b.reduce(p(0, 6, 64), Op.ADD, (0, 1))))) == [("R", 384)]
+    numbered = b.add(b.reshape(c.arange(720, dt.float32), (20, 36)), p(0, 20, 36))  # an address that is a value too
+    assert shape(merged(first(numbered))) == [("L", 720)]
     padded = first(b.pad(p(0, 4, 4), (0, 0), (4, 6)))  # a gate needs the inner loop alone
     assert shape(merged(padded)) == [("L", 4), ("L", 6)]
 
