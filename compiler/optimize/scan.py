@@ -5,8 +5,8 @@ T(i, r) = t(i + r), and t is the identity of op below n-1, the windows differ by
 and R(-1) is the identity. Both conditions are proved by the normal form of index arithmetic: t, put together again, is T; and t on
 0..n-2 folds to the identity's constant.
 
-Loops inside of i that R depends on, columns, take a step together: REG memory holds a running value for each, so that memory is
-read row after row. Many columns are cut in tiles of as many as there is memory for.
+A kernel may have several of them over one i. Loops inside of i that they depend on, columns, take a step together: REG memory holds
+a running value for each, so that memory is read row after row. Many columns are cut in tiles of as many as there is memory for.
 
 Cores share the rows, or the columns where there is one row of them; of one long row each has a part, in front of which it reduces
 all that is before: reading costs less than the chain of steps. Spec: prefix_sum among the compositions; R32 (any order), R49, R57,
@@ -33,6 +33,7 @@ from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import RangeArg, SinkArg
 from uops.spec.axes import AxisType
+from uops.spec.dtypes import DType
 from uops.spec.node import UOp, nodes_of, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import closed_by, open_ranges
@@ -50,20 +51,22 @@ _SUMS = frozenset({Op.ADD, Op.SUB, Op.NEG, Op.MUL})
 
 
 def scanned(s: Schedule, uniques: Iterator[int], machine: Machine = PLAIN) -> UOp | None:
-    """The SCHEDULED body of a kernel with one prefix reduction over an output loop, or None for any other kernel. `uniques` numbers
-    its register. Loops that keep their order are left where they are: then only the innermost one has steps."""
+    """The SCHEDULED body of a kernel with prefix reductions over an output loop, or None for any other kernel. `uniques` numbers
+    their registers. Loops that keep their order are left where they are: then only the innermost one has steps."""
     reduces = nodes_of(s.effect, Op.REDUCE)
     if not reduces:
         return None
     needs = open_ranges(toposort(s.effect))
+    reduces = [u for u in reduces if needs[u].issubset(s.outputs) and len(closed_by(u)) == 1]  # in no loop of another one
     simplify = Rewriter(INDEXING)
-    for u in reduces:
-        if not needs[u].issubset(s.outputs) or len(closed_by(u)) != 1:  # in a loop of another reduction
-            continue
-        for i in reversed(s.outputs[-1:] if s.fixed else s.outputs):
-            term = _last_term(u, i, simplify) if i in needs[u] else None
-            if term is not None:
-                return _loop(s, u, term, _steps(s, u, i, needs[u], term, machine), next(uniques))
+    for i in reversed(s.outputs[-1:] if s.fixed else s.outputs):
+        terms = {u: _last_term(u, i, simplify) for u in reduces if i in needs[u]}
+        inner = s.outputs[s.outputs.index(i) + 1 :]
+        scans = [(u, term) for u, term in terms.items() if term is not None]
+        columns = bool(scans) and not needs[scans[0][0]].isdisjoint(inner)
+        scans = [(u, term) for u, term in scans if needs[u].isdisjoint(inner) is not columns]
+        if scans:
+            return _loop(s, scans, i, _steps(s, i, columns, machine, wide_of(scans[0][0].dtype)), uniques)
     return None
 
 
@@ -104,50 +107,63 @@ def _without_dead_loads(u: UOp, simplify: Rewriter) -> UOp:
 
 
 class _Steps(NamedTuple):
-    """The loops of a scan: those around, that of the steps, those in each step, and, where these have running values of
-    their own, loops that clear them; what stands for the loops that were, and what is before step 0."""
+    """The loops of a scan: those around, that of the steps, those in each step, and, where these have running values of their own,
+    loops that clear them; what stands for the loops that were; an iteration before step 0, with the loops through all of them."""
 
     outer: tuple[UOp, ...]
     i: UOp
-    inner: tuple[UOp, ...]
-    first: tuple[UOp, ...]
-    put: dict[UOp, UOp]
-    start: UOp | None
+    inner: tuple[UOp, ...] = ()
+    first: tuple[UOp, ...] = ()
+    put: dict[UOp, UOp] | None = None
+    before: tuple[UOp, ...] = ()
 
 
-def _loop(s: Schedule, u: UOp, term: UOp, steps: _Steps, unique: int) -> UOp:
-    """The body: registers that every step adds its terms to, in order."""
-    effect, term, u = (substitute(x, steps.put) for x in (s.effect, term, u))
-    register, cleared = kept(u, steps.outer, steps.first, unique)
-    if steps.start is not None:
-        cleared = B.store(cleared.src[0], B.cast(steps.start, register.dtype))
+def _loop(s: Schedule, scans: Sequence[tuple[UOp, UOp]], i: UOp, steps: _Steps, uniques: Iterator[int]) -> UOp:
+    """The body: registers that every step adds the terms of its Reduce to, in order."""
     columns = steps.inner if steps.first else ()
-    running = position(B.after(register, cleared, steps.i), columns, [extent_of(r) for r in columns])
-    total = combined(u, running, term)
-    effect = substitute(effect, {u: B.cast(total, u.dtype)})
-    body = B.group(B.store(running, total), effect if columns else B.nested(effect, steps.inner))
+    sizes = [extent_of(r) for r in columns]
+    put = steps.put or {}
+    effect, stores = substitute(s.effect, put), list[UOp]()
+    for k, (u, term) in enumerate(scans):
+        register, cleared = kept(u, steps.outer, _own(steps.first, k), next(uniques))
+        if steps.before:
+            at, *loops = steps.before
+            own = _own(loops, k)
+            at = substitute(at, dict(zip(loops, own, strict=True)))
+            start = u.replace(src=(substitute(widened(term), {i: at}), *own))
+            cleared = B.store(cleared.src[0], B.cast(start, register.dtype))
+        running = position(B.after(register, cleared, steps.i), columns, sizes)
+        total = combined(u, running, substitute(term, put))
+        stores.append(B.store(running, total))
+        effect = substitute(effect, {substitute(u, put): B.cast(total, u.dtype)})
+    body = B.group(*stores, effect if columns else B.nested(effect, steps.inner))
     return UOp(Op.SINK, (Rewriter(INDEXING)(B.nested(body, [*steps.outer, steps.i, *columns])),), SinkArg(s.name))
 
 
-def _steps(s: Schedule, u: UOp, i: UOp, needs: frozenset[UOp], term: UOp, machine: Machine) -> _Steps:
+def _own(loops: Sequence[UOp], k: int) -> list[UOp]:
+    """Loops like these, which have the highest numbers, for the k-th Reduce, which needs loops of its own."""
+    return [r.replace(arg=RangeArg(int(r.arg.axis_id) + k * len(loops), r.arg.type)) for r in loops]
+
+
+def _steps(s: Schedule, i: UOp, columns: bool, machine: Machine, wide: DType) -> _Steps:
     """The loops as they are, or tiles of them, or with one for the cores."""
     k = s.outputs.index(i)
     outer, inner = s.outputs[:k], s.outputs[k + 1 :]
     known = [n for n in (axis_of(r).extent for r in s.outputs) if isinstance(n, int)]
     cores = 1 if s.fixed or len(known) < len(s.outputs) or math.prod(known) < SHARED else machine.cores
-    if not needs.isdisjoint(inner) and len(known) == len(s.outputs):
-        return _tiled(outer, i, inner, machine.lanes(wide_of(u.dtype)), cores, _free(s))
-    if not needs.isdisjoint(inner):  # of unknown extents: column after column
-        return _Steps((*outer, *inner), i, (), (), {}, None)
+    if columns and len(known) == len(s.outputs):
+        return _tiled(outer, i, inner, machine.lanes(wide), cores, _free(s))
+    if columns:  # of unknown extents: column after column
+        return _Steps((*outer, *inner), i)
     if cores > 1 and outer:
         rows = UOp(Op.RANGE, outer[0].src, RangeArg(outer[0].arg.axis_id, AxisType.THREAD))
-        return _Steps((rows, *outer[1:]), i, inner, (), {outer[0]: rows}, None)
-    return _Steps(outer, i, inner, (), {}, None) if cores == 1 or inner else _in_parts(u, i, term, cores, _free(s))
+        return _Steps((rows, *outer[1:]), i, inner, put={outer[0]: rows})
+    return _Steps(outer, i, inner) if cores == 1 or inner else _in_parts(i, cores, _free(s))
 
 
 def _free(s: Schedule) -> int:
     """The first id that no loop has."""
-    return 1 + max(int(r.arg.axis_id) for r in toposort(s.effect) if r.op is Op.RANGE)
+    return 1 + max(int(r.arg.axis_id) for r in toposort(s.effect, *s.outputs) if r.op is Op.RANGE)
 
 
 def _tiled(outer: Sequence[UOp], i: UOp, inner: Sequence[UOp], lanes: int, cores: int, free: int) -> _Steps:
@@ -171,7 +187,7 @@ def _tiled(outer: Sequence[UOp], i: UOp, inner: Sequence[UOp], lanes: int, cores
         outer, put = (rows, *outer[1:]), {**put, outer[0]: rows}
     around, columns = ([r for r in loops if r.op is Op.RANGE] for loops in (around, columns))
     first = tuple(_new_loop(extent_of(r), next(ids), r.arg.type) for r in columns)
-    return _Steps((*outer, *around), i, tuple(columns), first, put, None)
+    return _Steps((*outer, *around), i, tuple(columns), first, put)
 
 
 def _new_loop(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:
@@ -179,12 +195,12 @@ def _new_loop(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:
     return UOp(Op.RANGE, (number(extent),), RangeArg(axis_id, kind)) if extent > 1 else number(0)
 
 
-def _in_parts(u: UOp, i: UOp, term: UOp, cores: int, free: int) -> _Steps:
+def _in_parts(i: UOp, cores: int, free: int) -> _Steps:
     """The steps of one row in parts, each of which starts with all that is before it."""
     n = extent_of(i)
     parts = min(cores, _MOST_PARTS)
     size = -(-n // parts // LANES) * LANES
-    part = _new_loop(-(-n // size), free, AxisType.THREAD)
+    part = UOp(Op.RANGE, (number(-(-n // size)),), RangeArg(free, AxisType.THREAD))
     left = UOp(Op.SUB, (number(n), UOp(Op.MUL, (part, number(size)))))
     steps = number(size) if n % size == 0 else UOp(Op.WHERE, (UOp(Op.CMPLT, (left, number(size))), left, number(size)))
     step = UOp(Op.RANGE, (steps,), RangeArg(free + 1, AxisType.LOOP))
@@ -197,8 +213,7 @@ def _in_parts(u: UOp, i: UOp, term: UOp, cores: int, free: int) -> _Steps:
         )
     )
     before = _at(_at(whole, size // LANES, block), LANES, lane)
-    start = u.replace(src=(substitute(widened(term), {i: before}), whole, block, lane))
-    return _Steps((part,), step, (), (), {i: _at(part, size, step)}, start)
+    return _Steps((part,), step, put={i: _at(part, size, step)}, before=(before, whole, block, lane))
 
 
 def _at(outer: UOp, size: int, inner: UOp) -> UOp:

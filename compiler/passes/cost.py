@@ -6,7 +6,8 @@ model counts, per element, arithmetic, reads and writes, in units of one simple 
 value at every place that wants it with computing it once, writing it, and reading it back.
 
 A float sum or product is never computed at two places: schedules may differ there, and one node has one value (R27). A kernel takes
-one sum of products whose operands are used again, outside of the loops of other Reduces: its loops are those that pay.
+one sum of products whose operands are used again, outside of the loops of other Reduces: its loops are those that pay. Nor does
+another Reduce take in prefix sums, which are scans in kernels of their own.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ _REPEATED = 4
 _SHARED_COST = 8
 #: Places of one value above which it is no longer computed at each of them.
 _MOST_PLACES = 8
+#: Elements of a window from which sums of overlapping ones are better done step by step.
+_WINDOW = 64
 #: How often a sum of products must use its operands again to be a kernel of its own.
 _REUSE = 4
 #: Nodes among which the end of a sum's arithmetic is looked for.
@@ -136,11 +139,23 @@ class Choices:
             product = product.src[0]
         return product.op is Op.MUL and size(product) >= _REUSE * max(size(_origin(s)) for s in product.src)
 
+    def is_prefix(self, u: UOp) -> bool:
+        """Whether `u` reduces windows about as wide as what they go over, at about as many places: in a kernel of its own, that is
+        a scan, and inside of another Reduce it is not (`optimize.scan`)."""
+        windows, cut = u.src[0], False
+        while windows.op in VIEWS or windows.op in (Op.CAST, Op.PAD):
+            cut |= windows.op is Op.SHRINK
+            windows = windows.src[0]
+        wide = size(u.src[0]) >= _WINDOW * size(u)
+        return wide and cut and windows.op is Op.EXPAND and 2 * size(u) >= size(_origin(windows))
+
     def realise(self, u: UOp, places: Sequence[Place], once: bool) -> bool:
         """Whether one kernel for `u` and reads of its result are cheaper than computing it at each of `places`; `once` says that
         it would be computed at one place, once per element."""
         if self.is_looped(u):
             if not once or (self.is_product(u) and not places[0].kernel.takes_product(places[0])):
+                return True
+            if self.is_prefix(u) and places[0].is_reduced():
                 return True
         elif once:  # no other kernel would compute it less often
             return False

@@ -91,7 +91,7 @@ class Kernel:
 
     def takes_product(self, place: Place) -> bool:
         """Whether a sum of products may be computed here: the first one, in output loops only. It is, if the answer is yes."""
-        if self.has_product or any(r.arg.type is AxisType.REDUCE for r in place.loops()):
+        if self.has_product or place.is_reduced():
             return False
         self.has_product = True
         return True
@@ -103,6 +103,10 @@ class Place(NamedTuple):
     kernel: Kernel
     coords: tuple[UOp, ...]
     gate: UOp | None = None
+
+    def is_reduced(self) -> bool:
+        """Whether a Reduce takes in what is made of a value here."""
+        return any(r.arg.type is AxisType.REDUCE for r in self.loops())
 
     def loops(self) -> set[UOp]:
         """The loops in which a value here is computed: those that the index depends on, and all around them."""

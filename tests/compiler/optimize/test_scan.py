@@ -206,3 +206,33 @@ def test_parts_of_a_row_begin_with_what_is_before_them(
 def test_scans_on_several_cores_are_those_of_one(shape: tuple[int, ...]) -> None:
     x = (np.arange(np.prod(shape)) * 7 % 19 - 9).reshape(shape).astype(np.float32)
     np.testing.assert_array_equal(Tensor.from_numpy(x).cumsum(len(shape) - 1).numpy(), x.astype(np.float64).cumsum(-1))
+
+
+def test_several_scans_are_steps_of_one_loop() -> None:
+    x = np.arange(300, dtype=np.int32).reshape(100, 3)
+    t = Tensor(x)
+    rows, columns = t.pad(((0, 100), (0, 0))), t.pad(((100, 0), (0, 0)))
+    both = rows.cumsum(0) + columns.flip(1).cumsum(0)
+    body = scanned(first(both.uop), count(1))
+    assert body is not None
+    assert not any(u.op is Op.REDUCE for u in toposort(body))
+    wanted = np.pad(x, ((0, 100), (0, 0))).cumsum(0) + np.pad(x[:, ::-1], ((100, 0), (0, 0))).cumsum(0)
+    np.testing.assert_array_equal(both.numpy(), wanted)
+
+
+@pytest.mark.parametrize("n", [SHARED + 77])
+def test_several_scans_of_long_rows_start_apart(n: int) -> None:
+    x = (np.arange(n) % 5).astype(np.float32)
+    t = Tensor(x)
+    np.testing.assert_array_equal((t.cumsum(0) + t.flip(0).cumsum(0)).numpy(), x.cumsum() + x[::-1].cumsum())
+
+
+def test_a_wide_prefix_sum_that_another_sum_takes_in_is_a_kernel_of_its_own() -> None:
+    x = np.arange(2 * 100, dtype=np.int32).reshape(2, 100)
+    for t, wanted, kernels in (
+        (Tensor(x).cumsum(1).sum(1), x.cumsum(1).sum(1), 2),
+        (Tensor(x[:, :20]).cumsum(1).sum(1), x[:, :20].cumsum(1).sum(1), 1),
+        ((Tensor(x) * 2).sum(1), x.sum(1) * 2, 1),
+    ):
+        assert len(rangeify(callify(t.uop)).src) == kernels
+        np.testing.assert_array_equal(t.numpy(), wanted)
