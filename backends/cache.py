@@ -169,4 +169,4 @@ def _trusted(root: Path) -> bool:
         info = root.stat()
     except OSError:
         return False
-    return stat.S_ISDIR(info.st_mode) and info.st_uid in (0, os.getuid()) and not info.st_mode & stat.S_IWOTH
+    return stat.S_ISDIR(info.st_mode) and info.st_uid in (0, os.getuid()) and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -77,7 +77,7 @@ class Place:
         """`given` as an aligned C-contiguous array of the storage dtype, in this shape."""
         wanted, array = self.dtype, given
         if type(array) is not np.ndarray or array.dtype is not wanted or array.shape != shape or not array.flags.carray:
-            array = np.asarray(given)
+            array = _array(self.key, given)
             if array.dtype == object:
                 array = self.whole(array)
             if array.dtype.newbyteorder("=") != wanted or array.shape != shape:
@@ -94,6 +94,13 @@ class Place:
             return array.astype(np.int64)
         except (OverflowError, TypeError, ValueError) as e:
             raise CompileError(f"input {self.key!r} has values that int64 does not hold (R08)") from e
+
+
+def _array(key: str, given: Any) -> Array:
+    try:
+        return np.asarray(given)
+    except ValueError as e:
+        raise SpecError(f"input {key!r} is no array: {e}") from e
 
 
 # Variables
@@ -115,12 +122,9 @@ def variable(u: UOp, inputs: Inputs) -> int:
     if name not in inputs:
         raise SpecError(f"input {name!r} is missing: variable {name} needs an int")
     value = inputs[name]
-    try:
-        found = int(value.item() if isinstance(value, np.ndarray) else value)
-        exact = found == value
-    except (TypeError, ValueError, OverflowError) as e:
-        raise SpecError(f"input {name!r} needs an int, got {value!r}") from e
-    if not np.all(exact):
+    array = _array(name, value)
+    found = array.item() if array.shape == () else None
+    if array.dtype.kind not in "iuO" or type(found) is not int:
         raise SpecError(f"input {name!r} needs an int, got {value!r}")
     lo, hi = bounds(u)
     if not lo <= found <= hi:

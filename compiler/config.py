@@ -12,12 +12,16 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from uops.spec.errors import SpecError
-from uops.spec.record import dataclass
 
 _FLAGS = {"": False, "0": False, "1": True}
+#: The least value of each setting that is a number; the greatest is that of an int64.
+_LEAST = {"forced": 0, "beam": 0, "beam_seconds": 1, "threads": 0}
+_MOST = 2**63 - 1
+_ENTRIES = ("native", "ctypes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Config:
     process and target. `optimize`: schedule kernels for the target's machine. `forced`: the seed of schedules that are drawn
     (None: they are not). `beam`: the width of a search that times schedules (0: none), `beam_seconds` the time it may take for one
     kernel. `threads`: the most that share a kernel (0: one per core). `entry`: `native` for one call per program where the target
-    has that, `ctypes` for one per kernel.
+    has that, `ctypes` for one per kernel. Raises SpecError for a value that a setting does not have.
     """
 
     verify: bool = False
@@ -41,6 +45,14 @@ class Config:
     validate: bool = False
     fast_math: bool = False
 
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if not (type(value) is int and least <= value <= _MOST) and not (name == "forced" and value is None):
+                raise SpecError(f"Config.{name} is an integer from {least} to {_MOST}, got {value!r}")
+        if self.entry not in _ENTRIES:
+            raise SpecError(f"Config.entry is one of {', '.join(_ENTRIES)}, got {self.entry!r}")
+
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Config:
         """The settings that an environment spells; raises SpecError for a value that spells none."""
@@ -48,11 +60,11 @@ class Config:
             verify=_flag(environment, "UOPS_VERIFY", "0"),
             reuse=_flag(environment, "UOPS_REUSE", "1"),
             optimize=_flag(environment, "UOPS_OPTIMIZE", "1"),
-            forced=_number(environment, "UOPS_FORCED"),
-            beam=_number(environment, "UOPS_BEAM") or 0,
-            beam_seconds=_number(environment, "UOPS_BEAM_SECONDS") or 10,
-            threads=_number(environment, "UOPS_THREADS") or 0,
-            entry=_word(environment, "UOPS_ENTRY", ("native", "ctypes")),
+            forced=_number(environment, "UOPS_FORCED", 0) if environment.get("UOPS_FORCED") else None,
+            beam=_number(environment, "UOPS_BEAM", 0),
+            beam_seconds=_number(environment, "UOPS_BEAM_SECONDS", 10, 1),
+            threads=_number(environment, "UOPS_THREADS", 0),
+            entry=_word(environment, "UOPS_ENTRY", _ENTRIES),
             validate=_flag(environment, "UOPS_VALIDATE", "0"),
             fast_math=_flag(environment, "UOPS_FAST_MATH", "0"),
         )
@@ -72,11 +84,12 @@ def _word(environment: Mapping[str, str], name: str, words: tuple[str, ...]) -> 
     return value
 
 
-def _number(environment: Mapping[str, str], name: str) -> int | None:
-    value = environment.get(name, "")
-    if value and not (value.isascii() and value.isdigit()):
-        raise SpecError(f"{name} is a number, got {value!r}")
-    return int(value) if value else None
+def _number(environment: Mapping[str, str], name: str, default: int, least: int = 0) -> int:
+    value = environment.get(name, "") or str(default)
+    if not (value.isascii() and value.isdigit() and len(value) < 20 and least <= int(value) <= _MOST):
+        got = repr(value) if len(value) < 40 else f"{len(value)} characters"
+        raise SpecError(f"{name} is a number from {least} to {_MOST}, got {got}")
+    return int(value)
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path | None:

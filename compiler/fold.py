@@ -1,7 +1,8 @@
 """The constant folder: what an op gives on Python numbers.
 
 Takes: a node whose sources are all Consts. Gives: the number it evaluates to, or None where the folder does not know one answer
-(an approximated op, whose bits the kernel decides, R27; a Trap). Spec: rulings R01 to R29 at level strict.
+(an approximated op, whose bits the kernel decides, R27; a Trap). Raises CompileError for an index wider than a Const may be
+(R08). Spec: rulings R01 to R29 at level strict.
 This is a text of its own: it shares no arithmetic with the interpreters nor with the prover, so that one wrong idea cannot hide
 in all three.
 """
@@ -12,6 +13,7 @@ import math
 from collections.abc import Callable
 from fractions import Fraction
 
+from uops.compiler.place import untranslatable
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
@@ -25,7 +27,10 @@ def fold(u: UOp) -> Number | None:
     rule = FOLD.get(u.op)
     if rule is None or any(s.op is not Op.CONST for s in u.src):
         return None
-    return rule(u, *(s.arg.value for s in u.src))
+    value = rule(u, *(s.arg.value for s in u.src))
+    if u.dtype is dt.index and isinstance(value, int) and value.bit_length() > dt.INDEX_BITS:
+        raise untranslatable("R08 (index dtype)", u, f"the value has more than {dt.INDEX_BITS} bits")
+    return value
 
 
 # Integers
@@ -53,7 +58,7 @@ def _shl(u: UOp, a: int, n: int) -> int | None:
     if count is None:
         return None
     if d is dt.index:
-        return a << count if count < 4096 else None
+        return a << min(count, dt.INDEX_BITS)
     return to_width(d, a << count) if count < d.bits else 0
 
 

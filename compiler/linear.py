@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.errors import CompileError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
@@ -98,5 +100,8 @@ def build(s: Sum) -> UOp:
     return total
 
 
-#: An index constant.
-number = B.index
+def number(k: int) -> UOp:
+    """An index constant. Raises CompileError for one that is too wide (R08)."""
+    if k.bit_length() > dt.INDEX_BITS:
+        raise CompileError(f"R08 (index dtype): index arithmetic makes a constant of more than {dt.INDEX_BITS} bits")
+    return B.index(k)

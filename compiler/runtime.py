@@ -193,6 +193,8 @@ class Compiled:
     def __call__(self, inputs: Inputs | None = None, /) -> Result:
         """Run once; the arrays given are not changed."""
         inputs = {} if inputs is None else inputs
+        if not isinstance(inputs, Mapping):
+            raise SpecError(f"inputs are a mapping by key ({', '.join(self.keys)}), got {type(inputs).__name__}")
         for k in inputs:
             if k not in self._known:
                 names = ", ".join(sorted(self._known)) or "no inputs"

@@ -51,12 +51,22 @@ class FileTest:
 
 def load(path: Path) -> FileTest:
     """Read a file test. Raises SpecError on a program or directive that cannot be read."""
-    text = path.read_text(encoding="utf-8")
+    text = _text(path)
     test = FileTest(path, parse(text))
     found = [(n, m) for n, raw in enumerate(text.splitlines(), 1) if (m := _DIRECTIVE.match(raw.strip()))]
     for n, m in sorted(found, key=lambda item: not _is_of_variable(test.graph, item[1])):  # extents may depend on variables
-        _directive(test, m, n)
+        try:
+            _directive(test, m, n)
+        except (ValueError, OverflowError, IndexError) as e:
+            raise SpecError(f"line {n}: {m.group(1)} {m.group(2)} cannot be read: {e}", line=n, column=1) from e
     return test
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as e:
+        raise SpecError(f"{path}: not UTF-8 text: {e.reason} at byte {e.start}", line=1, column=1) from e
 
 
 def _is_of_variable(graph: UOp, m: re.Match[str]) -> bool:
@@ -66,7 +76,7 @@ def _is_of_variable(graph: UOp, m: re.Match[str]) -> bool:
 
 def inputs_of(path: Path) -> dict[str, Any]:
     """The inputs that a file holds; none, where it says nothing of inputs."""
-    text = path.read_text(encoding="utf-8")
+    text = _text(path)
     return load(path).inputs if any(x.lstrip().startswith("; input ") for x in text.splitlines()) else {}
 
 
@@ -97,6 +107,8 @@ def _input(test: FileTest, name: str, words: list[str], n: int) -> Any:
     if u is None:
         raise SpecError(f"line {n}: the program has no input {name}", line=n, column=1)
     if u.op is Op.DEFINE_VAR or is_variable(u):
+        if len(words) != 1:
+            raise SpecError(f"line {n}: {name} is one integer, got {len(words)} words", line=n, column=1)
         return int(words[0])
     shape = tuple(_extent(k, test.inputs) for k in u.shape)
     if len(words) != math.prod(shape):

@@ -21,6 +21,7 @@ from uops.fuzz.producers import FEATURES, LEAVES, PRODUCERS, Producer, sink_root
 from uops.fuzz.values import Array, Draw, array
 from uops.spec import build as b
 from uops.spec import dtypes as dt
+from uops.spec.args import ParamArg
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
@@ -93,11 +94,11 @@ class Maker:
         self.inputs[f"p{p.arg.slot}"] = data
         return p
 
-    def variable(self, lo: int, hi: int) -> UOp:
-        """A fresh variable with a value, at the top."""
+    def variable(self, lo: int, hi: int, d: DType = dt.index) -> UOp:
+        """A fresh variable with a value, at the top; of an integer dtype, its arithmetic wraps (R48)."""
         name = f"v{self.slot()}"
-        self.inputs[name] = self.draw.integer(lo, hi)
-        return b.variable(name, lo, hi)
+        self.inputs[name] = self.draw.choice((lo, hi, self.draw.integer(lo, hi)))
+        return UOp(Op.PARAM, (b.SCALAR,), ParamArg(None, d, name=name, bounds=(lo, hi)))
 
     def slot(self) -> int:
         self.fresh += 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from uops.backends.answer import leaves
-from uops.fuzz import bestiary, kernels, laws, programs
+from uops.fuzz import bestiary, chains, kernels, laws, programs
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, Maker, generate
 from uops.fuzz.producers import ELEMENTWISE, FEATURES, PRODUCERS
@@ -26,7 +26,7 @@ from uops.spec.ops import Op
 from uops.spec.record import dataclass
 
 #: Changes whenever some (seed, k, kinds) gives another case.
-VERSION = 4
+VERSION = 5
 #: Nodes and elements of one graph, small ones more often: most bugs need little, and little runs fast.
 NODES = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 16)
 ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
@@ -104,6 +104,7 @@ KINDS: dict[str, Kind] = {k.name: k for k in (
     Kind("tensor",   "graphs of every op of one device",               Dialect.TENSOR,   _tensor(FEATURES - MULTIPLE), 4),
     Kind("ops",      "single ops on what are cases of their own",      Dialect.TENSOR,   _ops, 2),
     Kind("reduces",  "graphs with a Reduce near the top",              Dialect.TENSOR,   _reduces),
+    Kind("chains",   "chains of Tensor methods, as users write them",   Dialect.TENSOR,   chains.generate, 3),
     Kind("rules",    "what the compiler's rewrite rules rewrite",      Dialect.TENSOR,   laws.generate),
     Kind("programs", "statements on Buffers: reads, Stores, reads",   Dialect.TENSOR,   programs.program, 2),
     Kind("symbolic", "graphs whose extents are variables",             Dialect.TENSOR,   programs.symbolic),

@@ -408,6 +408,11 @@ def _make_folded(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 
 def _make_variable(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """An index, cast; or a variable of the dtype itself, of any of its numbers that an index has, too (R08)."""
+    if d.is_integer and m.draw.chance(60):
+        low, top = int(d.min), min(int(d.max), int(dt.int64.max))
+        lo, hi = m.draw.choice(((low, top), (0, top), (low, low + 9), (top - 9, top), (0, 9)))
+        return filled(m.variable(lo, hi, d), shape)
     lo = m.draw.integer(-3, 3)
     return filled(b.cast(m.variable(lo, lo + m.draw.integer(0, 9)), d), shape)
 

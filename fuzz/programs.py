@@ -17,6 +17,7 @@ from uops.fuzz.producers import FEATURES, PRODUCERS
 from uops.fuzz.values import Draw, array
 from uops.spec import build as b
 from uops.spec import dtypes as dt
+from uops.spec.args import ParamArg
 from uops.spec.dtypes import DType
 from uops.spec.node import Dim, UOp
 from uops.spec.ops import Op
@@ -171,6 +172,13 @@ class _Symbolic:
         self.slots += 1
         return p
 
+    def number(self, d: DType) -> UOp:
+        """A variable of an integer dtype as a value."""
+        name, lo, hi = f"k{self.slots}", int(self.draw.choice((d.min, 0, d.max - 9))), int(d.max)
+        self.inputs[name] = self.draw.choice((lo, hi, self.draw.integer(lo, hi)))
+        self.slots += 1
+        return UOp(Op.PARAM, (b.SCALAR,), ParamArg(None, d, name=name, bounds=(lo, hi)))
+
     def step(self) -> None:
         """One op on top."""
         options = (self.unary, self.binary, self.permute, self.flip, self.pad, self.shrink, self.merge, self.expand, self.reduce)
@@ -183,6 +191,8 @@ class _Symbolic:
 
     def binary(self, x: UOp) -> UOp:
         shape = [1 if self.draw.chance(20) else n for n in x.shape]
+        if x.dtype.is_integer and self.draw.chance(20):
+            return self.draw.choice(_BINARY)(x, self.number(x.dtype))
         other = x if self.draw.chance(20) else self.param(shape, x.dtype)
         return self.draw.choice(_BINARY)(x, other)
 

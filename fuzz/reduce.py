@@ -2,7 +2,8 @@
 
 Takes: a sample, and `fails`, which says whether a sample shows what the first one did. Gives: a sample that fails, on which no
 shrink of `uops.fuzz.shrinks` finds a smaller one that does, or the best found within `most` questions. Every accepted step lowers
-`measure`, so that reduction ends; what is asked about is well-formed and evaluates in the interpreter.
+`measure`, so that reduction ends; what is asked about is well-formed, and evaluates in the interpreter if the first sample does: else
+the interpreter's complaint is what is looked for.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class _Reduction:
         self.fails = fails
         self.left = most
         self.asked: set[object] = set()
+        self.evaluates = sound(sample)
 
     def run(self) -> Sample:
         """Rounds of all shrinks until one changes nothing."""
@@ -66,7 +68,7 @@ class _Reduction:
             m = measure(c)
         except Exception:
             return False
-        if m >= self.measure or not self._new(c) or not sound(c):
+        if m >= self.measure or not self._new(c) or not sound(c, self.evaluates):
             return False
         self.left -= 1
         if not self.fails(c):
@@ -101,11 +103,12 @@ def _weight(v: object) -> int:
     return int(np.count_nonzero(data.astype(bool))) * 64 + int(bits.sum())
 
 
-def sound(s: Sample) -> bool:
-    """Whether the sample is well-formed and the interpreter takes it."""
+def sound(s: Sample, evaluates: bool = True) -> bool:
+    """Whether the sample is well-formed and, with `evaluates`, the interpreter takes it."""
     try:
         verify(s.graph, KINDS[s.kind].dialect)
-        run(s.graph, s.inputs)
+        if evaluates:
+            run(s.graph, s.inputs)
     except Exception:
         return False
     return True

@@ -188,13 +188,28 @@ def one_operand(s: Sample) -> Iterator[Sample]:
 
 
 def buffers(s: Sample) -> Iterator[Sample]:
-    """A Param in place of a reshaped Buffer, or of a Buffer."""
+    """A Param in place of a Buffer, and of a Buffer or a Param that is reshaped."""
     slot = _free_slot(s)
     for u in toposort(s.graph):
         base = u.src[0] if u.op is Op.RESHAPE else u
-        if base.op is Op.BUFFER and f"b{base.arg.unique}" in s.inputs and u is not s.graph:
-            value = np.asarray(s.inputs[f"b{base.arg.unique}"]).reshape(u.shape)
+        key = next(iter(names(base)), "") if base.op in (Op.BUFFER, Op.PARAM) else ""
+        if key in s.inputs and u is not s.graph and (base is not u or u.op is Op.BUFFER):
+            value = np.asarray(s.inputs[key]).reshape(u.shape)
             yield _with(s, substitute(s.graph, {u: b.param(slot, u.shape, u.dtype)}), {**s.inputs, f"p{slot}": value})
+
+
+def stored(s: Sample) -> Iterator[Sample]:
+    """What a Store stores in place of the memory after it."""
+    for u in reversed(values(s.graph)):
+        last = u.src[-1] if u.op is Op.AFTER else u
+        if (
+            last.op is Op.STORE
+            and last.src[1].dtype is u.dtype
+            and _elements(u) is not None
+            and _elements(u) == _elements(last.src[1])
+        ):
+            x = last.src[1] if last.src[1].shape == u.shape else b.reshape(last.src[1], u.shape)
+            yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
 
 
 def constants(s: Sample) -> Iterator[Sample]:
@@ -362,6 +377,6 @@ def fewer_opts(s: Sample) -> Iterator[Sample]:
 
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
-    *LAUNCH_SHRINKS, some_roots, fewer_outputs, lower_outputs, inlined, cuts, identities, splices, shorter_tuples, fewer_operands,
+    *LAUNCH_SHRINKS, some_roots, fewer_outputs, lower_outputs, inlined, cuts, stored, identities, splices, shorter_tuples, fewer_operands,
     one_operand, shared, descended, roots, buffers, fewer_opts, extents, simpler_dtypes, constants, simpler_values,
 )  # fmt: skip

@@ -50,6 +50,8 @@ def run(
     the seed `schedule` draws; with `lanes`, lane by lane. Raises Trap where the specification defines a failure and SpecError for
     an ill-formed graph or input.
     """
+    if not isinstance(inputs, Mapping):
+        raise SpecError(f"inputs are a mapping by key, got {type(inputs).__name__}")
     try:
         found: Result = _attempt(root, inputs, (check, schedule, lanes), _run, trace)
         return found

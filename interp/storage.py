@@ -63,14 +63,16 @@ def check_bool(a: Array, what: str) -> None:
 
 
 def validated(key: str, given: Any, d: DType, shape: tuple[int, ...]) -> Array:
-    """The array of input `key`, which must have exactly this dtype and shape; index accepts any integer array."""
-    a: Array = given if type(given) is np.ndarray else np.asarray(given)
+    """The array of input `key`, which must have this dtype, in either byte order, and this shape; index accepts any integers."""
+    a = _given(f"input {key!r}", given)
     if d is dt.index:
         if a.dtype.kind not in "iuO":
             raise SpecError(f"input {key!r} must hold integers, got {a.dtype}")
         a = settle(a)
-    elif a.dtype is not NUMPY[d] and a.dtype != NUMPY[d]:
-        raise SpecError(f"input {key!r} must have dtype {NUMPY[d]} for {d}, got {a.dtype}")
+    elif a.dtype is not NUMPY[d]:
+        if a.dtype.newbyteorder("=") != NUMPY[d]:
+            raise SpecError(f"input {key!r} must have dtype {NUMPY[d]} for {d}, got {a.dtype}")
+        a = a.astype(NUMPY[d], copy=False)
     if a.shape != shape:
         raise SpecError(f"input {key!r} must have shape {shape}, got {a.shape}")
     if d is dt.bool_:
@@ -82,11 +84,19 @@ def variable(name: str, given: Any, bounds: tuple[int, int], d: DType) -> Array:
     """The value of a named variable of this dtype; a Trap outside its bounds (R48)."""
     if given.__class__ is int and bounds[0] <= given <= bounds[1]:
         return constant(given, d)
-    v = np.asarray(given)
-    if v.shape != () or v.dtype.kind not in "iuO":
+    v = _given(f"variable {name!r}", given)
+    if v.shape != () or v.dtype.kind not in "iuO" or type(v.item()) is not int:
         raise SpecError(f"variable {name!r} must be one integer, got {given!r}")
-    check_variable(name, int(v[()]), bounds)
-    return constant(int(v[()]), d)
+    check_variable(name, v.item(), bounds)
+    return constant(v.item(), d)
+
+
+def _given(what: str, given: Any) -> Array:
+    try:
+        a: Array = given if type(given) is np.ndarray else np.asarray(given)
+    except ValueError as e:
+        raise SpecError(f"{what} is no array: {e}") from e
+    return a
 
 
 def check_variable(name: str, value: int, bounds: tuple[int, int]) -> None:

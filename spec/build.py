@@ -9,17 +9,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from uops.spec import args as A
 from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
 from uops.spec.derive.exact import round_nearest
-from uops.spec.derive.shape import broadcast, dim_node
+from uops.spec.derive.shape import add_dims, broadcast, dim_node
 from uops.spec.derive.shape import index as index
 from uops.spec.dtypes import DType, Kind
 from uops.spec.errors import SpecError
 from uops.spec.node import Dim, UOp
 from uops.spec.ops import SHIFT, Op
+from uops.spec.sizes import show_shape
 
 Value = UOp | bool | int | float
 _unique = itertools.count(1)
@@ -33,11 +35,25 @@ SCALAR = UOp(Op.STACK)
 def const(value: bool | int | float, dtype: DType | None = None) -> UOp:
     """A () constant, converted to `dtype` by Cast's rules (R23): int to int wraps, floats round once.
 
-    Without a dtype a bool is bool, an int int32 and a float float32 (R25).
+    Without a dtype a bool is bool, an int int32 and a float float32 (R25). NumPy's numbers count as Python's. Raises SpecError for
+    what is no number.
     """
+    if type(value) not in _NUMBERS:
+        value = _number(value)
     if dtype is None:
         dtype = dt.bool_ if isinstance(value, bool) else dt.int32 if isinstance(value, int) else dt.float32
     return UOp(Op.CONST, (), A.ConstArg(convert(value, dtype), dtype))
+
+
+_NUMBERS = frozenset({bool, int, float})
+
+
+def _number(value: Any) -> bool | int | float:
+    """The Python number that an array library's scalar is."""
+    found: Any = value.item() if hasattr(value, "item") else value
+    if not isinstance(found, (bool, int, float)):
+        raise SpecError(f"a constant is a bool, an int or a float, got {type(value).__name__}")
+    return found
 
 
 def convert(value: bool | int | float, dtype: DType) -> bool | int | float:
@@ -81,7 +97,7 @@ def param(slot: int, shape: Iterable[Dim], dtype: DType, device: A.Device | None
 
 def variable(name: str, lo: int, hi: int, slot: int | None = None) -> UOp:
     """A named index variable with inclusive bounds; bound by the environment, or by argument `slot` of a Function (R48)."""
-    return UOp(Op.PARAM, (SCALAR,), A.ParamArg(slot, dt.index, name=name, bounds=(lo, hi)))
+    return UOp(Op.PARAM, (SCALAR,), A.ParamArg(slot, dt.index, name=name, bounds=(index(lo).const, index(hi).const)))
 
 
 def binary(data: bytes) -> UOp:
@@ -104,7 +120,9 @@ def reshape(t: UOp, shape: Sequence[Dim]) -> UOp:
     dims = list(shape)
     holes = [k for k, d in enumerate(dims) if not isinstance(d, UOp) and d == -1]
     if holes:
-        known = math.prod(d for d in dims if isinstance(d, UOp) or d != -1)
+        if any(isinstance(d, UOp) for d in (*dims, *t.shape)):
+            raise SpecError(f"cannot infer -1 in Reshape of {show_shape(t.shape)} to {show_shape(tuple(dims))} (R49)")
+        known = math.prod(d for d in dims if d != -1)
         total = math.prod(t.shape)
         if len(holes) > 1 or known == 0 or total % known:
             raise SpecError(f"cannot infer -1 in Reshape of {t.shape} to {tuple(shape)} (R49)")
@@ -121,9 +139,12 @@ def pad(t: UOp, offset: Iterable[Dim], shape: Iterable[Dim]) -> UOp:
     return _typed(UOp(Op.PAD, (t, shape_vector(offset), shape_vector(shape))))
 
 
-def pad_by(t: UOp, *before_after: tuple[int, int]) -> UOp:
+def pad_by(t: UOp, *before_after: tuple[Dim, Dim]) -> UOp:
     """The listings' pad((b, a)): o = b, s' = b + s + a, one pair per axis (R49)."""
-    return pad(t, [b for b, _ in before_after], [b + n + a for (b, a), n in zip(before_after, t.shape, strict=True)])
+    if len(before_after) != len(t.shape):
+        raise SpecError(f"{len(before_after)} pairs for Pad of {show_shape(t.shape)} (R49)")
+    shape = [add_dims(add_dims(b, n), a) for (b, a), n in zip(before_after, t.shape)]
+    return pad(t, [b for b, _ in before_after], shape)
 
 
 def shrink(t: UOp, offset: Iterable[Dim], shape: Iterable[Dim]) -> UOp:
@@ -221,14 +242,17 @@ def mulacc(a: Value, b: Value, c: Value) -> UOp:
 
 def reduce(t: UOp, op: Op, axes: Iterable[int]) -> UOp:
     """Reduce `axes` to size 1; negative axes count from the end."""
-    rank = len(t.shape)
-    return _typed(UOp(Op.REDUCE, (t,), A.ReduceArg(op, tuple(sorted(a % rank for a in axes)))))
+    rank, given = len(t.shape), tuple(axes)
+    if any(not -rank <= a < rank for a in given):
+        raise SpecError(f"axes {given} of {show_shape(t.shape)} [REDUCE.C3]", claim="REDUCE.C3")
+    return _typed(UOp(Op.REDUCE, (t,), A.ReduceArg(op, tuple(sorted(a % rank for a in given)))))
 
 
 def sum_(t: UOp, axis: int) -> UOp:
     """The listings' `.sum(axis)`: Reduce in T's dtype, then Reshape without the axis (R42)."""
+    total = reduce(t, Op.ADD, (axis,))
     axis %= len(t.shape)
-    return reshape(reduce(t, Op.ADD, (axis,)), t.shape[:axis] + t.shape[axis + 1 :])
+    return reshape(total, t.shape[:axis] + t.shape[axis + 1 :])
 
 
 def tuple_(*values: UOp) -> UOp:

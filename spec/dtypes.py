@@ -121,6 +121,10 @@ DTYPES = {d.name: d for d in ALL}
 SHORT = {d.short: d for d in ALL}
 
 
+#: Bits that the value of an index Const may have, written by hand or by a compiler (R08).
+INDEX_BITS = 4096
+
+
 def _range(d: DType) -> tuple[int | float, int | float]:
     if d.kind is Kind.BOOL:
         return False, True

@@ -33,7 +33,7 @@ from uops.spec.fields import FIELDS, coerce
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
-MAX_DIGITS = 1000
+MAX_DIGITS = 1234  # of 2 ** dtypes.INDEX_BITS
 MAX_DEPTH = 8
 MAX_FILE = 1 << 26  # characters
 _INLINE = 8  # longest Stack written as an operand
@@ -120,7 +120,7 @@ def _value(v: Any) -> str:
     if v is None:
         return "none"
     if isinstance(v, int):
-        return str(v)
+        return str(v) if v.bit_length() <= dt.INDEX_BITS else f"<integer of {v.bit_length()} bits>"
     if isinstance(v, float):
         return _float(v)
     if isinstance(v, str):
@@ -328,7 +328,9 @@ class _Line:
             return bytes.fromhex(t.text[2:])
         if t.kind == "string":
             try:
-                return json.loads(t.text)
+                found = json.loads(t.text)
+                found.encode()  # raises for half of a surrogate pair
+                return found
             except ValueError as e:
                 raise _fail(f"bad string: {e}", t) from e
         if t.kind == "word":

@@ -205,7 +205,9 @@ class Core:
 
 
 def number(value: Operand) -> Number:
-    """A Python number; raises SpecError for anything else."""
+    """A Python number, also from one of NumPy's; raises SpecError for anything else."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, (bool, int, float)):
         return value
     raise SpecError(f"expected a Python number, got {type(value).__name__}")

@@ -14,8 +14,9 @@ from typing import Any, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
+from uops.compiler.tensor.core import number
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype
-from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.faults import fault, whole
 from uops.compiler.tensor.indexing import Indexing
 from uops.compiler.tensor.movement import flat
 from uops.spec import build as B
@@ -73,7 +74,7 @@ class Creation(Indexing):
     @classmethod
     def full(cls, shape: int | tuple[int, ...], value: Number, dtype: DTypeLike | None = None) -> Self:
         """`value` everywhere; a lazy constant, without memory."""
-        dims = (shape,) if isinstance(shape, int) else tuple(shape)
+        dims, value = flat((shape,)), number(value)
         if any(n < 0 for n in dims):
             raise fault("full", "EXPAND.C5", f"shape {dims}")
         node = B.const(value, default_dtype(value) if dtype is None else as_dtype(dtype))
@@ -93,7 +94,7 @@ class Creation(Indexing):
 
         Without a dtype whole numbers are of the first of int32, int64 and uint64 that holds all of them.
         """
-        first, end = (0, start) if stop is None else (start, stop)
+        first, end, step = map(number, (0, start, step) if stop is None else (start, stop, step))
         if step == 0:
             raise fault("arange", None, "a step of 0")
         n, asked = _count(first, end, step), None if dtype is None else as_dtype(dtype)
@@ -110,6 +111,7 @@ class Creation(Indexing):
     @classmethod
     def linspace(cls, start: Number, stop: Number, steps: int, dtype: DTypeLike = dt.float32) -> Self:
         """`steps` values from `start` to `stop`, both included."""
+        start, stop, steps = number(start), number(stop), whole(steps)
         if steps < 0:
             raise fault("linspace", None, f"{steps} steps")
         width = (stop - start) / (steps - 1) if steps > 1 else 0.0
@@ -119,7 +121,7 @@ class Creation(Indexing):
     @classmethod
     def eye(cls, n: int, m: int | None = None, dtype: DTypeLike = dt.float32) -> Self:
         """Ones on the diagonal of (n, m): a column of ones, padded to rows of m + 1 elements and read in rows of m."""
-        columns = n if m is None else m
+        n, columns = whole(n), whole(n if m is None else m)
         k = min(n, columns)
         if k == 0:
             return cls.zeros(n, columns, dtype=dtype)
@@ -131,7 +133,7 @@ class Creation(Indexing):
     @staticmethod
     def manual_seed(seed: int = 0) -> None:
         """Begin this thread's sequence of random numbers anew."""
-        _generator.seed, _generator.position = seed % 2**64, 0
+        _generator.seed, _generator.position = whole(seed) % 2**64, 0
 
     @classmethod
     def _bits(cls, count: int, dtype: DType) -> Self:
@@ -173,6 +175,7 @@ class Creation(Indexing):
     @classmethod
     def randint(cls, *shape: Any, low: int = 0, high: int = 10, dtype: DTypeLike = dt.int32) -> Self:
         """Whole numbers in [low, high), high - low at most 2^32: the high word of a random word times high - low."""
+        low, high = whole(low), whole(high)
         dims, width = flat(shape), high - low
         if not 0 < width <= 2**32:
             raise fault("randint", None, f"low {low} and high {high}")

@@ -47,6 +47,8 @@ class Exchange(Creation):
     @classmethod
     def from_numpy(cls, array: storage.Array) -> Self:
         """A Tensor on the array's own memory, where that is contiguous and of a dtype of the language."""
+        if not isinstance(array, np.ndarray):
+            raise SpecError(f"Tensor.from_numpy: {type(array).__name__} is no array")
         return cls.of(storage.leaf(array))
 
     @classmethod
@@ -54,7 +56,7 @@ class Exchange(Creation):
         """A Tensor on the memory of any CPU array with `__dlpack__`."""
         try:
             return cls.of(storage.leaf(np.from_dlpack(source)))
-        except (BufferError, RuntimeError) as e:
+        except (AttributeError, BufferError, RuntimeError) as e:
             raise SpecError(f"Tensor.from_dlpack: {e}") from e
 
     def numpy(self) -> storage.Array:

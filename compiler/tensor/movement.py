@@ -7,10 +7,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.core import Core, Shape, Step
+from uops.compiler.tensor.core import Core, Shape, Step, number
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, weak
-from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.faults import fault, whole
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import promote
@@ -21,9 +23,28 @@ from uops.spec.ops import Op
 Sizes = int | Sequence[int]
 
 
-def flat(args: tuple[Any, ...]) -> tuple[Any, ...]:
+def _listed(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """`f(2, 3)` and `f((2, 3))` alike."""
     return tuple(args[0]) if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+
+
+def flat(args: tuple[Any, ...]) -> tuple[int, ...]:
+    """The integers of `f(2, 3)` and of `f((2, 3))`."""
+    return tuple(map(whole, _listed(args)))
+
+
+def _pair(method: str, given: Any) -> tuple[int, int]:
+    try:
+        first, last = given
+    except (TypeError, ValueError) as e:
+        raise fault(method, None, f"{given!r} is no pair of integers") from e
+    return whole(first), whole(last)
+
+
+def _equal_parts(n: int, size: int) -> tuple[int, ...]:
+    if size <= 0:
+        raise fault("split", None, f"size {size}")
+    return tuple(min(size, n - k) for k in range(0, max(n, 1), size))
 
 
 class Movement(Core):
@@ -98,25 +119,25 @@ class Movement(Core):
         if value == 0 and not (isinstance(value, float) and math.copysign(1, value) < 0):
             return self._view(padded, None)
         inside = B.pad_by(B.expand(storage.shaped(B.const(True), (1,) * t.ndim), t.shape), *grown)
-        filler = weak(value, self.dtype)
+        filler = weak(number(value), self.dtype)
         common = promote(self.dtype, filler.dtype)
         return self._view(B.where(inside, B.cast(padded, common), B.cast(filler, common)), None)
 
     def _pairs(self, padding: Sequence[Any]) -> list[tuple[int, int]]:
-        if all(isinstance(p, int) for p in padding):
+        if all(isinstance(p, (int, np.integer)) for p in padding):
             if len(padding) % 2 or len(padding) > 2 * self.ndim:
                 raise fault("pad", "PAD.C5", f"{len(padding)} amounts for shape {self.shape}")
-            last = [(padding[k], padding[k + 1]) for k in range(0, len(padding), 2)]
+            last = [(int(padding[k]), int(padding[k + 1])) for k in range(0, len(padding), 2)]
             return [(0, 0)] * (self.ndim - len(last)) + last[::-1]
         if len(padding) != self.ndim:
             raise fault("pad", "PAD.C5", f"{len(padding)} pairs for shape {self.shape}")
-        return [(0, 0) if p is None else (int(p[0]), int(p[1])) for p in padding]
+        return [(0, 0) if p is None else _pair("pad", p) for p in padding]
 
     def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Self:
         """Elements first to last - 1 of each axis; None keeps the axis."""
         if len(bounds) != self.ndim:
             raise fault("shrink", "SHRINK.C5", f"{len(bounds)} bounds for shape {self.shape}")
-        kept = [(0, n) if b is None else (int(b[0]), int(b[1])) for b, n in zip(bounds, self.shape)]
+        kept = [(0, n) if b is None else _pair("shrink", b) for b, n in zip(bounds, self.shape)]
         if any(not 0 <= lo <= hi <= n for (lo, hi), n in zip(kept, self.shape)):
             raise fault("shrink", "SHRINK.C2", f"bounds {kept} for shape {self.shape}")
         if all(hi - lo == n for (lo, hi), n in zip(kept, self.shape)):
@@ -125,7 +146,7 @@ class Movement(Core):
 
     def shrink_to(self, *shape: Any) -> Self:
         """The first elements of each axis (R49)."""
-        return self.shrink([None if n is None else (0, n) for n in flat(shape)])
+        return self.shrink([None if n is None else (0, n) for n in _listed(shape)])
 
     def flip(self, *axis: Any) -> Self:
         """The elements of these axes, all if none is named, in reverse."""
@@ -136,6 +157,7 @@ class Movement(Core):
 
     def unsqueeze(self, dim: int) -> Self:
         """A new axis of 1 at `dim`."""
+        dim = whole(dim)
         if not -self.ndim - 1 <= dim <= self.ndim:
             raise fault("unsqueeze", None, f"dim {dim} for shape {self.shape}")
         dim %= self.ndim + 1
@@ -151,6 +173,8 @@ class Movement(Core):
         if self.ndim == 0:
             return self.reshape(1)
         lo, hi = self._axis("flatten", start_dim, "RESHAPE.C2"), self._axis("flatten", end_dim, "RESHAPE.C2") + 1
+        if hi <= lo:
+            raise fault("flatten", None, f"axis {start_dim} comes after axis {end_dim} of shape {self.shape}")
         return self.reshape(self.shape[:lo] + (math.prod(self.shape[lo:hi]),) + self.shape[hi:])
 
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
@@ -162,17 +186,15 @@ class Movement(Core):
         """Parts along `dim`: of one size, the last perhaps smaller, or of the sizes listed."""
         dim = self._axis("split", dim, "SHRINK.C5")
         n = self.shape[dim]
-        if isinstance(sizes, int):
-            if sizes <= 0:
-                raise fault("split", None, f"size {sizes}")
-            sizes = [min(sizes, n - k) for k in range(0, max(n, 1), sizes)]
-        if sum(sizes) != n:
-            raise fault("split", "SHRINK.C2", f"sizes {tuple(sizes)} do not sum to {n}, the extent of axis {dim} of {self.shape}")
-        ends = [sum(sizes[: k + 1]) for k in range(len(sizes))]
-        return tuple(self._along(dim, e - m, e) for e, m in zip(ends, sizes))
+        parts = flat(tuple(sizes)) if isinstance(sizes, Sequence) else _equal_parts(n, whole(sizes))
+        if sum(parts) != n:
+            raise fault("split", "SHRINK.C2", f"sizes {parts} do not sum to {n}, the extent of axis {dim} of {self.shape}")
+        ends = [sum(parts[: k + 1]) for k in range(len(parts))]
+        return tuple(self._along(dim, e - m, e) for e, m in zip(ends, parts))
 
     def chunk(self, chunks: int, dim: int = 0) -> tuple[Self, ...]:
         """At most `chunks` equal parts along `dim`; the last may be smaller."""
+        chunks = whole(chunks)
         if chunks <= 0:
             raise fault("chunk", None, f"{chunks} chunks")
         n = self.shape[self._axis("chunk", dim, "SHRINK.C5")]
@@ -185,7 +207,7 @@ class Movement(Core):
 
     def cat(self, *others: Movement, dim: int = 0) -> Self:
         """The Tensors one after the other along `dim`: each padded to the whole, chosen where its part lies."""
-        tensors: tuple[Movement, ...] = (self, *others)
+        tensors = self._beside("cat", others)
         dim = self._axis("cat", dim, "STACK.C3")
         rest = [t.shape[:dim] + t.shape[dim + 1 :] for t in tensors]
         if any(t.ndim != self.ndim or r != rest[0] for t, r in zip(tensors, rest)):
@@ -198,19 +220,27 @@ class Movement(Core):
             end += t.shape[dim]
         return self.of(out)
 
+    def _beside(self, method: str, others: tuple[Movement, ...]) -> tuple[Movement, ...]:
+        """This Tensor and the others."""
+        for t in others:
+            if not isinstance(t, Movement):
+                raise fault(method, None, f"the others are Tensors, got {type(t).__name__}")
+        return self, *others
+
     def _placed(self, dim: int, at: int, total: int) -> UOp:
         n = self.shape[dim]
         return self.pad([(at, total - at - n) if k == dim else None for k in range(self.ndim)]).uop
 
     def stack(self, *others: Movement, dim: int = 0) -> Self:
         """The Tensors along a new axis."""
-        tensors: tuple[Movement, ...] = (self, *others)
+        tensors = self._beside("stack", others)
         if any(t.shape != self.shape for t in tensors):
             raise fault("stack", "STACK.C3", f"shapes {', '.join(str(t.shape) for t in tensors)}")
         common = self.dtype
         for t in tensors:
             common = promote(common, t.dtype)
         joined = self.of(B.stack(*(B.cast(t.uop, common) for t in tensors)))
+        dim = whole(dim)
         if not -joined.ndim <= dim < joined.ndim:
             raise fault("stack", None, f"dim {dim} for a result of {joined.ndim} axes")
         order = list(range(1, joined.ndim))
@@ -238,7 +268,7 @@ class Movement(Core):
         """The elements of an axis moved by `shifts`, around its end."""
         dim = self._axis("roll", dim, "SHRINK.C5")
         n = self.shape[dim]
-        k = -shifts % n if n else 0
+        k = -whole(shifts) % n if n else 0
         return self.of(self.uop) if k == 0 else self._along(dim, k, n).cat(self._along(dim, 0, k), dim=dim)
 
     # Storage and markers

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Self
 
 from uops.compiler.tensor.dtypes import DTypeLike, accumulator, floating, promote
-from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.faults import fault, whole
 from uops.compiler.tensor.reduce import Reduction
 from uops.spec import dtypes as dt
 from uops.spec.compositions import arange
@@ -17,7 +17,7 @@ Sizes = int | Sequence[int]
 
 def _each(value: Sizes, n: int, method: str, what: str) -> tuple[int, ...]:
     """One number per spatial axis."""
-    sizes = (value,) * n if isinstance(value, int) else tuple(value)
+    sizes = tuple(map(whole, value)) if isinstance(value, Sequence) else (whole(value),) * n
     if len(sizes) != n:
         raise fault(method, None, f"{what} {sizes} for {n} spatial axes")
     return sizes
@@ -76,7 +76,7 @@ class Networks(Reduction):
 
     def _padding(self, method: str, padding: Sizes, n: int) -> list[tuple[int, int]]:
         """(before, after) per spatial axis: from one number, one per axis, or two per axis from the last axis on."""
-        if not isinstance(padding, int) and len(padding) == 2 * n and n > 0:
+        if isinstance(padding, Sequence) and len(padding) == 2 * n and n > 0:
             pairs = [(padding[2 * k], padding[2 * k + 1]) for k in range(n)][::-1]
         else:
             pairs = [(p, p) for p in _each(padding, n, method, "padding")]
@@ -119,7 +119,7 @@ class Networks(Reduction):
 
     def max_pool2d(self, kernel_size: Sizes = 2, stride: Sizes | None = None, dilation: Sizes = 1, padding: Sizes = 0) -> Self:
         """The greatest element of each window of the last axes; padding is below every value. The stride defaults to the kernel."""
-        kernel = _each(kernel_size, 2 if isinstance(kernel_size, int) else len(kernel_size), "max_pool2d", "kernel")
+        kernel = _each(kernel_size, len(kernel_size) if isinstance(kernel_size, Sequence) else 2, "max_pool2d", "kernel")
         n = len(kernel)
         least = self.dtype.min if self.dtype is not dt.bool_ else False
         t = self._padded("max_pool2d", padding, n, least)
@@ -134,7 +134,7 @@ class Networks(Reduction):
         count_include_pad: bool = True,
     ) -> Self:
         """The mean of each window of the last axes; without `count_include_pad` over the elements that are no padding."""
-        kernel = _each(kernel_size, 2 if isinstance(kernel_size, int) else len(kernel_size), "avg_pool2d", "kernel")
+        kernel = _each(kernel_size, len(kernel_size) if isinstance(kernel_size, Sequence) else 2, "avg_pool2d", "kernel")
         n, stride = len(kernel), kernel if stride is None else stride
 
         def windows(t: Self) -> Self:

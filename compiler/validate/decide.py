@@ -180,7 +180,7 @@ def query(c: Claim) -> tuple[str, dict[str, int], bool]:
     known: dict[object, Term] = {}
     given, goal = _condition(m, c.given, terms, known), _condition(m, c.goal, terms, known)
     text = smt.script([*limits, given, *m.facts, smt.not_(goal)])
-    return text, {v.name: v.low for v in unknowns}, not m.abstract
+    return text, {v.name: v.low for v in unknowns}, not m.abstract and not any(v.stored for v in unknowns)
 
 
 def _within(t: Term, v: Var) -> Term:
@@ -242,4 +242,4 @@ _OPS = {
 
 def renamed(v: Var, mark: str) -> Var:
     """The same unknown in another copy of the claim's world."""
-    return Var(f"{v.name}{mark}", v.low, v.high, v.loaded)
+    return Var(f"{v.name}{mark}", v.low, v.high, v.loaded, v.stored)

@@ -142,7 +142,7 @@ class _Reader:
         extra = [x for x in (self.known.get(s) for s in u.src[1:]) if isinstance(x, Lin | Cond)]
         told = isinstance(index, Lin) and len(extra) == len(u.src) - 1
         if memory.op is not Op.PARAM or memory in self.changed or not told:
-            return self.unknown(u)
+            return self.unknown(u, stored=memory in self.changed)
         assert isinstance(index, Lin)
         if u.dtype is dt.bool_:
             found: Lin | Cond = Cond("held", (str(memory.arg.slot), index))
@@ -167,13 +167,13 @@ class _Reader:
             return found
         return self.unknown(u)
 
-    def unknown(self, u: UOp) -> Read:
+    def unknown(self, u: UOp, stored: bool = False) -> Read:
         """A value of which only the dtype's bounds are known."""
         name = self.names.setdefault(u, f"v{len(self.names)}")
         if u.dtype is dt.bool_:
-            return T.negated(T.is_zero(T.of(Var(name, 0, 1, True))))
+            return T.negated(T.is_zero(T.of(Var(name, 0, 1, True, stored))))
         low, high = u.min_max or (u.dtype.min, u.dtype.max)
-        return T.of(Var(name, int(low), int(high), True))
+        return T.of(Var(name, int(low), int(high), True, stored))
 
 
 def _operands(u: UOp) -> Sequence[UOp]:

@@ -10,6 +10,7 @@ from uops.spec.ops import Family, Op
 from uops.spec.scope import Context, well_argued
 from uops.spec.sizes import divides, show_shape
 from uops.spec.table.base import EFFECT, NONE, Table
+from uops.spec.table.source import OWN_NAME
 
 
 def _not_negative_id(u: UOp, ctx: Context) -> str | None:
@@ -96,6 +97,7 @@ r(Op.DEFINE_VAR, None, "DEFINE_VAR", "", "A named size, known at run time, withi
     Draft("min_val <= max_val", _bounds, "R48"),
     named("name"),
     Draft("a variable has the same bounds everywhere", _one_variable, "R48"),
+    OWN_NAME,
 ], LEGALIZE[Op.DEFINE_VAR], NONE)
 r(Op.DEFINE_REG, None, "DEFINE_REG", "", "Memory of one lane.", [SIZE, STORABLE, ONE_DEFINITION], LEGALIZE[Op.DEFINE_REG])
 r(Op.BIND, None, "BIND", "var value", "The variable, with this value.", [

@@ -228,16 +228,54 @@ def of_shr(u: UOp) -> MinMax:
 
 
 def of_bitwise(u: UOp) -> MinMax:
-    """Non-negative operands stay below the next power of two; And with a non-negative constant is bounded by it."""
-    d, ((a, A), (b, B)) = u.dtype, _pairs(u)
+    """Two's complement of any width (R29): a negative x is ~p of a natural number p = ~x, whose bounds are known."""
+    d, ((a, A), (b, B)) = u.dtype, (pairs := _pairs(u))
     if d.kind is _BOOL:
         return _bool_bitwise(u.op, a, A, b, B)
     if u.op is Op.AND and (a >= 0 or b >= 0):
         return 0, min(x for x, low in ((A, a), (B, b)) if low >= 0)
-    if a < 0 or b < 0 or math.isinf(A) or math.isinf(B):
+    if pairs[0] is pairs[1] is WHOLE[d] or any(map(math.isinf, (a, A, b, B))):
         return whole(d)
-    top = (1 << max(int(A).bit_length(), int(B).bit_length())) - 1
-    return (max(a, b) if u.op is Op.OR else 0), top
+    lo, hi = hull(*[_BITWISE[u.op](*x, *y) for x in _halves(int(a), int(A)) for y in _halves(int(b), int(B))])
+    return fit(d, lo, hi)
+
+
+#: A number by its complement: (is it ~p?, least p, greatest p), p natural.
+_Half = tuple[bool, int, int]
+
+
+def _halves(a: int, A: int) -> list[_Half]:
+    """An interval cut below 0."""
+    return [h for h in ((False, max(a, 0), A), (True, ~min(A, -1), ~a)) if h[1] <= h[2]]
+
+
+def _flip(p: MinMax) -> MinMax:
+    return ~int(p[1]), ~int(p[0])
+
+
+def _top(P: int, Q: int) -> int:
+    """What P | Q cannot exceed."""
+    return min((1 << max(P.bit_length(), Q.bit_length())) - 1, P + Q)
+
+
+def _or(f: bool, p: int, P: int, g: bool, q: int, Q: int) -> MinMax:
+    if f and g:  # ~(p & q), where p & q = p + q - (p | q)
+        return _flip((max(0, p + q - _top(P, Q)), min(P, Q)))
+    if f or g:  # ~(p & ~q), where p & ~q is p less some of the bits of q
+        return _flip((max(0, p - Q), P) if f else (max(0, q - P), Q))
+    return max(p, q), _top(P, Q)
+
+
+def _and(f: bool, p: int, P: int, g: bool, q: int, Q: int) -> MinMax:
+    return _flip(_or(not f, p, P, not g, q, Q))
+
+
+def _xor(f: bool, p: int, P: int, g: bool, q: int, Q: int) -> MinMax:
+    bounds = max(0, p - Q, q - P), _top(P, Q)
+    return bounds if f is g else _flip(bounds)
+
+
+_BITWISE = {Op.OR: _or, Op.AND: _and, Op.XOR: _xor}
 
 
 def _bool_bitwise(op: Op, a: float, A: float, b: float, B: float) -> MinMax:

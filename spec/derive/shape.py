@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 from collections.abc import Sequence
 
 from uops.spec import dtypes as dt
@@ -27,13 +28,17 @@ def dims_of(vector: UOp) -> Shape:
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def index(value: int) -> UOp:
-    """An index constant."""
-    return UOp(Op.CONST, (), ConstArg(value, dt.index))
+    """An index constant, of anything that Python takes for an index. Raises SpecError."""
+    try:
+        whole = operator.index(value)
+    except TypeError as e:
+        raise SpecError(f"{value!r} is no value of index (R08)") from e
+    return UOp(Op.CONST, (), ConstArg(whole, dt.index))
 
 
 def dim_node(d: Dim) -> UOp:
     """A shape entry as a node."""
-    return d if isinstance(d, UOp) else index(int(d))
+    return d if isinstance(d, UOp) else index(d)
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:

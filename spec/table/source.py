@@ -24,11 +24,15 @@ def representable(value: object, d: DType) -> bool:
         return type(value) is bool
     if d.is_float:
         return type(value) is float and (value != value or round_nearest(d, value) == value)
-    return d.is_integer and type(value) is int and d.min <= value <= d.max
+    return d.is_integer and type(value) is int and d.min <= value <= d.max and value.bit_length() <= max(d.bits, dt.INDEX_BITS)
 
 
 def _const_value(u: UOp, ctx: Context) -> str | None:
-    return None if representable(u.arg.value, u.arg.dtype) else f"{u.arg.value!r} is no {u.arg.dtype}"
+    value, d = u.arg.value, u.arg.dtype
+    if representable(value, d):
+        return None
+    wide = type(value) is int and value.bit_length() > dt.INDEX_BITS
+    return f"an integer of {value.bit_length()} bits is wider than {dt.INDEX_BITS} (R08)" if wide else f"{value!r} is no {d}"
 
 
 def _slot_or_name(u: UOp, ctx: Context) -> str | None:
@@ -48,6 +52,14 @@ def _named_bounds(u: UOp, ctx: Context) -> str | None:
         return f"{a.name} has no bounds"
     lo, hi = a.bounds
     return None if a.dtype.min <= lo <= hi <= a.dtype.max else f"{a.name} has bounds [{lo}, {hi}]"
+
+
+def _own_name(u: UOp, ctx: Context) -> str | None:
+    kind, number = {"p": "Param", "b": "Buffer"}.get((u.arg.name or "")[:1]), (u.arg.name or "")[1:]
+    return f"{u.arg.name} is {kind} {number}" if kind and number.isascii() and number.isdigit() else None
+
+
+OWN_NAME = Draft("a variable has no key of a Param (p0, p1, ...) or a Buffer (b0, b1, ...) for a name", _own_name, "R48")
 
 
 def _param_axis(u: UOp, ctx: Context) -> str | None:
@@ -100,6 +112,7 @@ r(Op.PARAM, "Param", None, "s",
     Draft("a sharded axis needs an n-tuple device, lies in the shape, and n divides it", _param_axis, "R79"),
     Draft("the Params of one slot in a scope agree", _one_slot, "R64"),
     Draft("a variable has the same bounds everywhere", _one_variable, "R48"),
+    OWN_NAME,
 ])
 r(Op.BUFFER, "Buffer", None, "", "Memory of `size` elements on each of its devices, told apart from others by `unique`.", [
     Draft("size >= 0", _buffer_size),

@@ -91,19 +91,19 @@ def test_something_that_is_no_file_is_a_miss_at_once(store: ObjectCache) -> None
     store.put(NAME, PAYLOAD)
 
 
-@pytest.mark.parametrize("kind", ["file", "below a file", "writable by others"])
+@pytest.mark.parametrize("kind", ["file", "below a file", "writable by others", "writable by its group"])
 def test_a_folder_that_cannot_be_used_only_costs_the_cache(tmp_path: Path, kind: str) -> None:
     root = tmp_path / "x"
-    if kind == "writable by others":
+    if kind.startswith("writable"):
         root.mkdir()
-        root.chmod(0o777)
+        root.chmod(0o777 if kind == "writable by others" else 0o770)
     else:
         root.write_text("")
         root = root / "y" if kind == "below a file" else root
     store = ObjectCache(root)
     store.put(NAME, PAYLOAD)
     assert store.get(NAME) is None
-    assert kind != "writable by others" or list(root.iterdir()) == []
+    assert not kind.startswith("writable") or list(root.iterdir()) == []
 
 
 def test_a_read_only_folder_still_serves_and_never_fails(store: ObjectCache, monkeypatch: pytest.MonkeyPatch) -> None:

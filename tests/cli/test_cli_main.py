@@ -134,3 +134,10 @@ def test_a_reader_that_leaves_changes_nothing_but_what_is_read(tmp_path: Path, a
     finally:
         os.close(write)
     assert (done.returncode, done.stderr) == (status, "")
+
+
+def test_nested_json_is_no_certificate(uops: Uops, tmp_path: Path) -> None:
+    (tmp_path / "x.json").write_text("[" * 50_000)
+    result = uops("check-certificate", "x.json")
+    assert result.exit_code == 2
+    assert "x.json is no JSON" in result.stderr

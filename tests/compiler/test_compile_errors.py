@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from uops.compiler import Target, lower
 from uops.compiler.passes.callify import callify
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import instructions
@@ -71,3 +72,25 @@ def test_a_message_shows_ruling_line_and_origin(case: str) -> None:
         make()
     assert re.search(r" - built at \w+\.py:\d+$", str(e.value))
     assert "<UOp" not in str(e.value)
+
+
+def _chain(x: UOp, grow: Callable[[UOp], UOp], times: int) -> UOp:
+    for _ in range(times):
+        x = grow(x)
+    return x
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        _chain(b.index(10), lambda x: b.mul(x, x), 60),
+        _chain(b.index(3), lambda x: b.shl(b.index(1), x), 5),
+        _chain(b.index(1), lambda x: b.shl(x, b.index(4000)), 60),
+        _chain(b.variable("n", 1, 100), lambda x: b.mul(x, b.index(2**4000)), 60),
+        b.mul(b.add(b.mul(b.variable("n", 1, 100), b.index(2**4000)), b.index(1)), b.index(2**4000)),
+    ],
+    ids=["squares", "shifts by shifts", "shifts", "coefficients", "sums"],
+)
+def test_index_arithmetic_beyond_all_widths_is_refused_at_once(pyref: Target, value: UOp) -> None:
+    with pytest.raises(CompileError, match=r"R08 \(index dtype\)"):
+        lower(b.mod(value, b.index(7)), pyref)

@@ -12,6 +12,7 @@ from uops.compiler.fold import FOLD, decode, encode, fold
 from uops.spec import dtypes as dt
 from uops.spec.args import BitcastArg, CastArg, ConstArg
 from uops.spec.dtypes import DType
+from uops.spec.errors import CompileError
 from uops.spec.node import UOp
 from uops.spec.ops import ALU, Op
 
@@ -118,12 +119,16 @@ def test_floats_saturate_into_integers(value: float, wanted: int) -> None:
     assert fold(UOp(Op.CAST, (UOp(Op.CONST, (), ConstArg(value, dt.float64)),), CastArg(dt.int8))) == wanted
 
 
-def test_what_has_no_one_answer_is_not_folded() -> None:
+def test_what_has_no_one_answer_or_no_width_is_not_folded() -> None:
     x = UOp(Op.CONST, (), ConstArg(0.5, dt.float32))
     for op in (Op.EXP2, Op.LOG2, Op.SIN, Op.POW, Op.THREEFRY):
         assert fold(UOp(op, (x, x) if op in (Op.POW, Op.THREEFRY) else (x,))) is None
     infinite = UOp(Op.CONST, (), ConstArg(math.inf, dt.float32))
     assert fold(UOp(Op.CAST, (infinite,), CastArg(dt.index))) is None
+    with pytest.raises(CompileError, match="R08"):
+        apply(Op.MUL, dt.index, 2**4000, 2**96)
+    assert apply(Op.MUL, dt.index, 2**4000, -(2**95)) == -(2**4095)
+    assert apply(Op.SHL, dt.index, 0, 10**9) == 0
     negative = UOp(Op.CONST, (), ConstArg(-1, dt.index))
     assert fold(UOp(Op.SHL, (negative, negative))) is None
     word = UOp(Op.CONST, (), ConstArg(7, dt.uint16))

@@ -83,5 +83,5 @@ def test_settings_are_read_from_an_environment() -> None:
         Config.read({"UOPS_VERIFY": "yes"})
     searching = {"UOPS_FORCED": "0", "UOPS_BEAM": "3", "UOPS_BEAM_SECONDS": "20"}
     assert Config.read(searching) == Config(forced=0, beam=3, beam_seconds=20)
-    with pytest.raises(SpecError, match="UOPS_BEAM is a number, got '-1'"):
+    with pytest.raises(SpecError, match="UOPS_BEAM is a number from 0 to 9223372036854775807, got '-1'"):
         Config.read({"UOPS_BEAM": "-1"})

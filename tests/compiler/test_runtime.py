@@ -1,5 +1,6 @@
 """Compiled programs as callables: what they check, what they leave alone, and the cache of programs."""
 
+import re
 import threading
 from typing import Any
 
@@ -32,6 +33,12 @@ def test_a_wrong_input_is_named_with_what_was_expected_and_got(pyref: Any, input
         compile(b.add(X, 1.0), pyref, FRESH)(inputs)
 
 
+@pytest.mark.parametrize("inputs", [[DATA], DATA], ids=["list", "array"])
+def test_inputs_are_a_mapping(pyref: Any, inputs: Any) -> None:
+    with pytest.raises(SpecError, match=r"inputs are a mapping by key \(p0\), got"):
+        compile(b.add(X, 1.0), pyref, FRESH)(inputs)
+
+
 def test_a_variable_is_an_int_within_its_bounds(pyref: Any) -> None:
     n = b.variable("n", 1, 4)
     program = compile(b.add(b.param(0, (n,), dt.float32), 1.0), pyref, FRESH)
@@ -39,8 +46,12 @@ def test_a_variable_is_an_int_within_its_bounds(pyref: Any) -> None:
     for value in (0, 5):
         with pytest.raises(Trap, match=f"variable n = {value} is outside of its bounds \\[1, 4\\] \\(R48\\)"):
             program({"p0": np.zeros(value, np.float32), "n": value})
-    with pytest.raises(SpecError, match=r"input 'n' needs an int, got 1.5"):
-        program({"p0": np.zeros(1, np.float32), "n": 1.5})
+    for wrong in (1.5, 1.0, True, "1", [[1]], np.array([1]), np.float32(1), np.True_, np.array(True, object)):
+        with pytest.raises(SpecError, match=f"input 'n' needs an int, got {re.escape(repr(wrong))}"):
+            program({"p0": np.zeros(1, np.float32), "n": wrong})
+    for ragged in ({"n": [1, [2, 3]]}, {"n": 1, "p0": [[1.0], [2.0, 3.0]]}):
+        with pytest.raises(SpecError, match=r"input '(n|p0)' is no array"):
+            program({"p0": np.zeros(1, np.float32), **ragged})
     with pytest.raises(SpecError, match="of shape \\(3,\\), got float32 of shape \\(2,\\)"):
         program({"p0": np.zeros(2, np.float32), "n": 3})
 
@@ -158,6 +169,24 @@ def test_settings_of_calls_are_read_from_the_environment() -> None:
     assert Config.read({}) == Config()
     found = Config.read({"UOPS_ENTRY": "ctypes", "UOPS_THREADS": "3"})
     assert (found.entry, found.threads) == ("ctypes", 3)
-    for name, value in (("UOPS_ENTRY", "c"), ("UOPS_THREADS", "-1"), ("UOPS_THREADS", "two")):
+    wrong = (
+        ("UOPS_ENTRY", "c"),
+        ("UOPS_THREADS", "-1"),
+        ("UOPS_THREADS", "two"),
+        ("UOPS_BEAM_SECONDS", "0"),
+        ("UOPS_BEAM", str(2**63)),
+    )
+    for name, value in wrong:
         with pytest.raises(SpecError, match=f"{name} is .*, got '{value}'"):
             Config.read({name: value})
+    with pytest.raises(SpecError, match=r"UOPS_THREADS is .*, got 5000 characters"):
+        Config.read({"UOPS_THREADS": "9" * 5000})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("entry", "foo"), ("threads", -1), ("threads", 1.0), ("beam", True), ("beam_seconds", 0), ("forced", -1), ("forced", 2**63)],
+)
+def test_a_setting_has_one_of_its_values(name: str, value: Any) -> None:
+    with pytest.raises(SpecError, match=f"Config.{name} is .*, got {value!r}"):
+        Config(**{name: value})

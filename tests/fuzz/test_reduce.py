@@ -16,8 +16,10 @@ from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
+from uops.spec.errors import Unsound
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.result import Result
 from uops.spec.verify import verify
 
 
@@ -45,6 +47,22 @@ def test_a_program_is_reduced_to_what_matters(ops: tuple[Op, ...], nodes: int) -
         assert measure(small) < measure(s)
         verify(small.graph, Dialect.TENSOR)
         run(small.graph, small.inputs)
+
+
+def test_what_the_interpreter_objects_to_is_reduced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finding of which its own evaluation is the complaint."""
+    divides = has(Op.IDIV)
+
+    def objects(graph: UOp, inputs: dict[str, object]) -> Result:
+        if divides(Sample("tensor", graph, inputs)):
+            raise Unsound("bounds of a quotient")
+        return run(graph, inputs)
+
+    found = drawn(divides, 5)
+    monkeypatch.setattr("uops.fuzz.reduce.run", objects)
+    smalls = [reduce(s, divides, most=300) for s in found]
+    assert all(map(divides, smalls))
+    assert sorted(map(size, smalls))[2] <= 3
 
 
 def stored_again(s: Sample) -> bool:

@@ -97,3 +97,24 @@ def test_an_ill_formed_node_is_a_spec_error():
         run(UOp(Op.SIN, (B.param(0, (2,), dt.uint8),)), INPUTS)
     with pytest.raises(SpecError):
         run(UOp(Op.GETTUPLE, (B.tuple_(B.const(1)),), B.get(B.tuple_(B.const(1), B.const(2)), 1).arg), INPUTS)
+
+
+@pytest.mark.parametrize("wrong", [None, 1.0, True, "1", [[1]], np.array([1]), np.array(True, object), [1, [2, 3]]], ids=repr)
+def test_a_variable_that_is_no_integer_is_named(wrong):
+    with pytest.raises(SpecError, match="variable 'n' "):
+        run(B.variable("n", 0, 9), {"n": wrong})
+    assert run(B.variable("n", 0, 9), {"n": np.array(5, ">u2")}).values[0] == 5
+
+
+def test_arrays_may_have_either_byte_order():
+    x = np.array([1, 256, -2], ">i4")
+    assert run(B.add(B.param(0, (3,), dt.int32), 1), {"p0": x}).values[0].tolist() == [2, 257, -1]
+    assert run(B.add(B.param(0, (3,), dt.index), 1), {"p0": x}).values[0].tolist() == [2, 257, -1]
+    with pytest.raises(SpecError, match="p0"):
+        run(B.param(0, (3,), dt.int32), {"p0": [[1], [2, 3]]})
+
+
+@pytest.mark.parametrize("inputs", [None, [np.zeros(2, np.uint8)], np.zeros(2, np.uint8)], ids=["none", "list", "array"])
+def test_inputs_are_a_mapping(inputs):
+    with pytest.raises(SpecError, match="inputs are a mapping by key, got"):
+        run(B.param(0, (2,), dt.uint8), inputs)

@@ -285,6 +285,7 @@ for _op in (Op.DEFINE_LOCAL, Op.DEFINE_REG):
 claim("DEFINE_VAR.C2", n(Op.DEFINE_VAR, arg=A.DefineVarArg("k", 2, 2)), n(Op.DEFINE_VAR, arg=A.DefineVarArg("k", 2, 1)))
 claim("DEFINE_VAR.C3", _var, n(Op.DEFINE_VAR, arg=A.DefineVarArg("", 0, 1)))
 _again = n(Op.DEFINE_VAR, arg=A.DefineVarArg("batch", 0, 8))
+claim("DEFINE_VAR.C5", n(Op.DEFINE_VAR, arg=A.DefineVarArg("p", 0, 8)), n(Op.DEFINE_VAR, arg=A.DefineVarArg("b7", 0, 8)))
 claim("DEFINE_VAR.C4", b.sink(_var, n(Op.DEFINE_VAR, arg=A.DefineVarArg("k", 0, 8))), b.sink(_var, _again))
 
 

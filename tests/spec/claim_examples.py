@@ -122,6 +122,7 @@ claim(
 claim(
     "PARAM.C8", b.sink(_p(vec(2)), _p(vec(2), name=None)), b.sink(_p(vec(2)), _p(vec(3))), b.sink(_p(vec(2)), _p(vec(2), dtype=i32))
 )
+claim("PARAM.C10", b.sink(*(b.variable(x, 0, 8) for x in "pb")), b.variable("p0", 0, 8), b.variable("b12", 0, 8, slot=3))
 claim("PARAM.C9", b.sink(N, b.variable("n", 1, 8, slot=3)), b.sink(N, b.variable("n", 0, 8)))
 claim("BUFFER.C2", buf(0), buf(-1))
 claim("BUFFER.C3", buf(2, b8), buf(2, idx), buf(2, dt.void))
@@ -131,7 +132,7 @@ claim(
     "CONST.C2",
     c(float("nan"), dt.fp8e4m3),
     c(1, b8), c(True, i32), c(1.0, i32), c(1, f32), c(256, u8), c(-1, u8), c(0.1, f32), c(float("inf"), dt.fp8e4m3), c(0, dt.void),
-    c(449.0, dt.fp8e4m3), c(1.5, idx),
+    c(449.0, dt.fp8e4m3), c(1.5, idx), c(2**4096, idx),
 )  # fmt: skip
 
 # -------------------------------------------------------------------------------------------------------------- movement

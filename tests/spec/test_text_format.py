@@ -112,9 +112,9 @@ BAD = {
     "\n%0 = const 1 : f32\n%0 = const 2 : f32": (3, 1), "@": (1, 1), "%0 = stack ((1))": (1, 13), "%0 = neg %": (1, 10),
     "%0 = stack 1.5": (1, 12), "%0 = stack [1]": (1, 12), "%0 = permute 1, order=[1, x]": (1, 17), "%0 = permute 1, order=[": (1,
     24), "%0 = neg 1, order=[1]": (1, 13), "%0 = permute 1, order=[1], order=[1]": (1, 28), "%0 = permute 1, size=1": (1, 17),
-    '%0 = special name="a': (1, 19), "%0 = binary data=0x1": (1, 18), "%0 = const " + "9" * 1001 + " : index": (1, 12),
+    '%0 = special name="a': (1, 19), "%0 = binary data=0x1": (1, 18), "%0 = const " + "9" * 1235 + " : index": (1, 12),
     "%0 = permute order=" + "[" * 2000: (1, 20 + MAX_DEPTH), "%0 = const 1 : f32 extra": (1, 20), "%0 : add": (1, 4), "add": (1, 1),
-    "%0 = cast 1 : 5": (1, 15), "%0 = neg 1, tag=1, tag=2": (1, 20),
+    '%0 = special 1, name="\\ud800" : index': (1, 22), "%0 = cast 1 : 5": (1, 15), "%0 = neg 1, tag=1, tag=2": (1, 20),
 }  # fmt: skip
 
 

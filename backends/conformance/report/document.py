@@ -209,7 +209,7 @@ def read(path: str | Path) -> Json:
     file = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
     try:
         doc = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as e:
+    except (OSError, ValueError, RecursionError) as e:
         raise BadReport(f"{file} is no report: {e}") from e
     version = doc.get("schema_version") if isinstance(doc, dict) else None
     if version != SCHEMA_VERSION:

@@ -24,7 +24,7 @@ def check_certificate(ctx: click.Context, file: str, as_json: bool) -> None:
 
     try:
         made = json.loads(Path(file).read_text(encoding="utf-8"))
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise UopsError(f"{file} is no JSON: {e}") from e
     if not isinstance(made, dict):
         raise UopsError(f"{file} is no certificate")

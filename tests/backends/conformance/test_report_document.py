@@ -132,6 +132,7 @@ def test_a_report_can_be_read_back_from_file_or_directory(make_run: MakeRun, tmp
     ("spoil", "message"),
     [
         (lambda doc: "[1", "is no report"),
+        (lambda doc: "[" * 50_000, "is no report"),
         (lambda doc: "[]", "schema version None"),
         (lambda doc: json.dumps(doc | {"schema_version": 99}), "schema version 99"),
         (lambda doc: json.dumps({k: v for k, v in doc.items() if k != "cells"}), "'cells' is missing"),

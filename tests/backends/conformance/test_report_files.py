@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import zipfile
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -270,9 +271,33 @@ def _array() -> bytes:
     return file.getvalue()
 
 
+def _member(header: bytes, data: bytes = b"", name: str = "p0.npy") -> bytes:
+    """A file with one array of this header; both are as the format says only where the caller's bytes are."""
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as z:
+        z.writestr(name, b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + data if header else data)
+    return file.getvalue()
+
+
+def _spoiled(at: int, value: int) -> bytes:
+    """An input file with a field of its two headers (local, central) changed."""
+    data = bytearray(_bytes(p0=np.arange(3)))
+    central = data.index(b"PK\x01\x02")
+    data[at] = data[central + at + 2] = value
+    return bytes(data)
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
+        (_member(b"{'descr': '<f4', 'fortran_order': False, 'shape': (3,"), "member p0 cannot be read"),
+        (_member(b"{'descr': '<f4', 'fortran_order': False, 'shape': (10**99,), }"), "member p0 cannot be read"),
+        (_member(b"{'descr': '<f4', 'fortran_order': False, 'shape': (%d,), }" % 10**30), "member p0 cannot be read"),
+        (_member(b"", b"text", "p0.npy"), "member p0 is no array"),
+        (_member(b"", b"text", "p0.txt"), "member p0.txt is no array"),
+        (_spoiled(6, 1), "is encrypted"),
+        (_spoiled(8, 93), "member p0 cannot be read"),
+        (_spoiled(8, 8), "member p0 cannot be read"),
         (b"not a zip", "is no input file"),
         (b"", "is no input file"),
         (_array(), "is one array"),

@@ -48,10 +48,10 @@ def test_chosen_schedules_keep_the_result(name: str, machine: Machine) -> None:
     graph = PROGRAMS[name]()
     launch = rangeify(callify(graph))
     calls = []
-    for c in launch.src:
-        s = begin(c.src[0])
+    for call in launch.src:
+        s = begin(call.src[0])
         assert s is not None
-        calls.append(c.replace(src=(sink(choose(s, machine, count(100))), *c.src[1:])))
+        calls.append(call.replace(src=(sink(choose(s, machine, count(100))), *call.src[1:])))
     scheduled = launch.replace(src=tuple(calls))
     verify(scheduled, Dialect.SCHEDULED)
     (out,) = outputs(graph)

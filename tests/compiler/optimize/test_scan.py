@@ -14,7 +14,7 @@ from uops.compiler.optimize.schedule import Schedule, begin
 from uops.compiler.passes.callify import callify, outputs
 from uops.compiler.passes.optimize import optimize
 from uops.compiler.passes.rangeify import rangeify
-from uops.compiler.target import Machine
+from uops.compiler.target import PLAIN, Machine
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import compositions as c
@@ -75,7 +75,7 @@ def test_prefix_sums_of_rows_carry_nothing_from_row_to_row() -> None:
     np.testing.assert_array_equal(result(graph, given), np.cumsum(given["p0"], 1))
 
 
-def running(x: Tensor, k: int, machine: Machine = Machine()) -> list[UOp] | None:
+def running(x: Tensor, k: int, machine: Machine = PLAIN) -> list[UOp] | None:
     """The loops of the scan along axis `k`, outermost first; None if it is none."""
     body = scanned(first(x.cumsum(k).uop), count(1), machine)
     return body and [r for r in toposort(body) if r.op is Op.RANGE]

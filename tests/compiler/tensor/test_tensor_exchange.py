@@ -132,3 +132,10 @@ def test_repr_says_what_is_known() -> None:
     assert repr(t) == "<Tensor (1,) float32 lazy>"
     t.realize()
     assert repr(t) == "<Tensor (1,) float32>"
+
+
+def test_what_is_no_array_is_named() -> None:
+    with pytest.raises(SpecError, match=r"Tensor.from_numpy: list is no array"):
+        Tensor.from_numpy([1, 2])
+    with pytest.raises(SpecError, match=r"Tensor.from_dlpack: 'list' object has no attribute '__dlpack__'"):
+        Tensor.from_dlpack([1, 2])

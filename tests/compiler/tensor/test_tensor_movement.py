@@ -125,6 +125,9 @@ def test_a_reshape_of_a_reshape_is_one_node() -> None:
         (lambda t: t.shrink(((0, 3), None, None)), r"Tensor.shrink: bounds \[\(0, 3\), .* for shape \(2, 3, 4\) \[SHRINK.C2"),
         (lambda t: t.pad(((1, 1),)), r"Tensor.pad: 1 pairs for shape \(2, 3, 4\) \[PAD.C5"),
         (lambda t: t.flip(3), r"Tensor.flip: axis 3 of shape \(2, 3, 4\) \[FLIP.C2"),
+        (lambda t: t.flatten(2, 1), r"Tensor.flatten: axis 2 comes after axis 1 of shape \(2, 3, 4\)"),
+        (lambda t: t.cat([t]), r"Tensor.cat: the others are Tensors, got list"),
+        (lambda t: t.stack(None), r"Tensor.stack: the others are Tensors, got NoneType"),
         (lambda t: t.cat(t[0]), r"Tensor.cat: shapes \(2, 3, 4\), \(3, 4\) along axis 0 \[STACK.C3"),
         (lambda t: t.stack(t[0]), r"\[STACK.C3"),
         (lambda t: t.split([1, 1], 1), r"do not sum to 3"),
@@ -136,3 +139,50 @@ def test_a_reshape_of_a_reshape_is_one_node() -> None:
 def test_mistakes_name_the_claim_and_the_shapes(call: Fn, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         call(Tensor(X))
+
+
+_N = np.int64
+INTEGERS: dict[str, tuple[Fn, Fn]] = {
+    "full": (lambda: Tensor.full(_N(3), 1), lambda: np.full(3, 1)),
+    "zeros": (lambda: Tensor.zeros(_N(2), np.uint8(3)), lambda: np.zeros((2, 3))),
+    "arange": (lambda: Tensor.arange(_N(2), _N(9), np.int8(3)), lambda: np.arange(2, 9, 3)),
+    "linspace": (lambda: Tensor.linspace(_N(0), np.float64(1), _N(3)), lambda: np.linspace(0, 1, 3)),
+    "fraction": (lambda: Tensor.full(2, np.float32(1.5)), lambda: np.full(2, 1.5)),
+    "eye": (lambda: Tensor.eye(_N(2), _N(3)), lambda: np.eye(2, 3)),
+    "pad": (lambda: Tensor(X).pad([_N(1), _N(2)]), lambda: np.pad(X, ((0, 0), (0, 0), (1, 2)))),
+    "pad with": (lambda: Tensor(F).pad([_N(0), _N(1)], np.float32(7)), lambda: np.pad(F, ((0, 0), (0, 1)), constant_values=7)),
+    "pairs": (lambda: Tensor(X).pad([(_N(1), 0), None, None]), lambda: np.pad(X, ((1, 0), (0, 0), (0, 0)))),
+    "shrink": (lambda: Tensor(X).shrink([None, (_N(1), _N(3)), None]), lambda: X[:, 1:3]),
+    "reshape": (lambda: Tensor(X).reshape(_N(4), _N(-1)), lambda: X.reshape(4, -1)),
+    "split": (lambda: Tensor(X).split(_N(2), _N(1))[1], lambda: X[:, 2:]),
+    "unsqueeze": (lambda: Tensor(X).unsqueeze(_N(1)), lambda: X[:, None]),
+    "windows": (lambda: Tensor(X).max_pool2d(_N(2), _N(1))[0, 0, 0], lambda: X[0, :2, :2].max()),
+}
+
+
+@pytest.mark.parametrize("case", INTEGERS)
+def test_numpy_integers_are_sizes_and_amounts(case: str) -> None:
+    ours, numpys = INTEGERS[case]
+    np.testing.assert_array_equal(ours().numpy(), numpys())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: Tensor(X).reshape(24.0),
+        lambda: Tensor(X).reshape(None, 24),
+        lambda: Tensor.zeros(2.0),
+        lambda: Tensor.full(2.5, 1),
+        lambda: Tensor.eye(2.5),
+        lambda: Tensor.linspace(0, 1, 2.5),
+        lambda: Tensor(X).pad([(1.5, 0), None, None]),
+        lambda: Tensor(X).shrink([(0, 1.5), None, None]),
+        lambda: Tensor(X).split(1.5),
+        lambda: Tensor(X).unsqueeze(0.5),
+        lambda: Tensor(X).roll(0.5, 0),
+        lambda: Tensor(X).max_pool2d(2.0),
+    ],
+)
+def test_a_fraction_is_no_size_and_no_amount(call: Fn) -> None:
+    with pytest.raises(SpecError, match=r"a size, axis or amount of a Tensor is an integer, got (\d+\.\d|None)"):
+        call()

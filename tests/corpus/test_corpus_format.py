@@ -1,0 +1,56 @@
+"""What a file test says of inputs and checks is read, or refused with its line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from uops.fuzz.corpus import inputs_of, load
+from uops.spec.errors import SpecError
+
+PROGRAM = """
+%0 = param (), slot=none, name="n", bounds=[1, 3] : index
+%1 = param (%0), slot=0 : i32
+%2 = add %1, 1
+"""
+
+
+def _written(folder: Path, lines: str) -> Path:
+    path = folder / "x.uops"
+    path.write_text(lines + PROGRAM, encoding="utf-8")
+    return path
+
+
+def test_inputs_are_read_with_the_variables_that_they_need(tmp_path: Path) -> None:
+    found = inputs_of(_written(tmp_path, "; input p0: 5 0xffffffff\n; input n: 2\n"))
+    assert found["n"] == 2
+    assert found["p0"].tolist() == [5, -1]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("; input n: x", "line 1: input n cannot be read: invalid literal"),
+        ("; input n:", "line 1: n is one integer, got 0 words"),
+        ("; input n: 1 2", "line 1: n is one integer, got 2 words"),
+        ("; input n: " + "9" * 5000, "line 1: input n cannot be read: Exceeds the limit"),
+        ("; input n: 1\n; input p0: 0x1ffffffffffffffff", "line 2: input p0 cannot be read"),
+        ("; input n: 1\n; input p0: 1.5", "line 2: input p0 cannot be read"),
+        ("; input n: 1\n; input p0: 1 2", "line 2: p0 has shape (1,), got 2 elements"),
+        ("; input m: 1", "line 1: the program has no input m"),
+        ("; check " + "1" * 5000 + ": 1", "line 1: check 1111"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(message)):
+        load(_written(tmp_path, line + "\n"))
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.uops"
+    path.write_bytes(b"\xff\xfe")
+    for reads in (load, inputs_of):
+        with pytest.raises(SpecError, match=r"x.uops: not UTF-8 text: .* at byte 0"):
+            reads(path)
