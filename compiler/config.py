@@ -17,7 +17,7 @@ from pathlib import Path
 
 from uops.spec.errors import SpecError
 
-_FLAGS = {"": False, "0": False, "1": True}
+_FLAGS = {"0": False, "1": True}
 #: The least value of each setting that is a number; the greatest is that of an int64.
 _LEAST = {"forced": 0, "beam": 0, "beam_seconds": 1, "threads": 0}
 _MOST = 2**63 - 1
@@ -71,7 +71,7 @@ class Config:
 
 
 def _flag(environment: Mapping[str, str], name: str, default: str) -> bool:
-    value = environment.get(name, default)
+    value = environment.get(name, "") or default
     if value not in _FLAGS:
         raise SpecError(f"{name} is 0 or 1, got {value!r}")
     return _FLAGS[value]

@@ -29,11 +29,13 @@ Shape = tuple[int, ...]
 
 EXTENTS = (1, 2, 3, 7, 8, 16, 17, 31, 33, 64, 65, 130, 200, 300)
 #: Elements of one value at most; small ones more often.
-ELEMENTS = (200, 600, 2000, 6000, 20000, 80000, 80000, 80000)
+ELEMENTS = (200, 600, 2000, 2000, 6000, 6000, 20000, 90000)
+#: From so many on, data has no short axis: what needs whole tiles of several axes needs all of them.
+LARGE, LONG = 20000, 16
 #: Extents that are counted, of which there are windows: `arange` and prefix sums are n rows of n.
-COUNTED = 300
+COUNTED = 200
 #: Elements of all windows of a prefix sum.
-WINDOWS = 100_000
+WINDOWS = 40_000
 #: Half of the values are of the dtypes that users take when they say nothing.
 DTYPES = (*dt.STORABLE, *(dt.float32, dt.int32) * 6)
 #: Small numbers, so that sums of integers do not wrap; others now and then.
@@ -62,14 +64,15 @@ class Chain:
         """How often the elements of a Tensor may be repeated."""
         return max(1, self.most // max(1, t.numel()))
 
-    def extent(self, most: int) -> int:
-        return self.draw.choice([n for n in EXTENTS if n <= max(1, most)])
+    def extent(self, most: int, least: int = 1) -> int:
+        return self.draw.choice([n for n in EXTENTS if least <= n <= most] or [1])
 
     def shape(self) -> Shape:
         """A shape of rank 1 to 4, no axis before the others to be large."""
         dims: list[int] = []
         for _ in range(self.draw.choice((1, 2, 2, 3, 3, 3, 4))):
-            dims.insert(self.draw.integer(0, len(dims)), self.extent(self.most // math.prod(dims)))
+            n = self.extent(self.most // math.prod(dims), LONG if self.most >= LARGE else 1)
+            dims.insert(self.draw.integer(0, len(dims)), n)
         return tuple(dims)
 
     def data(self, d: DType, shape: Shape) -> Tensor:

@@ -8,6 +8,7 @@ later would most often say the same again.
 from __future__ import annotations
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -156,6 +157,10 @@ def _unoptimised(c: Context) -> Fault | None:
 
 
 def _stages(c: Context) -> Fault | None:
+    order = toposort(c.sample.graph)
+    if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > STAGED:
+        c.counts["stages:too large"] += 1
+        return None
     try:
         found = bisect(c.sample.graph, c.sample.inputs, c.target(), pipeline.PIPELINE, schedules=1)
         c.counts.update(coverage.lowering(c.sample.graph, c.target()))
@@ -356,6 +361,8 @@ def _same(c: Context, found: Outputs, other: Outputs) -> Fault | None:
 
 # --------------------------------------------------------------------------------------------------------------- the table
 
+#: Elements of all values of a program of which every stage is interpreted, some of them lane by lane.
+STAGED = 50_000
 #: Different steps of one rule that are tried, of one lowering.
 _PER_RULE = 4
 UNOPTIMISED = Config(reuse=False, optimize=False)

@@ -2,8 +2,8 @@
 
 Takes: a sample, and `fails`, which says whether a sample shows what the first one did. Gives: a sample that fails, on which no
 shrink of `uops.fuzz.shrinks` finds a smaller one that does, or the best found within `most` questions. Every accepted step lowers
-`measure`, so that reduction ends; what is asked about is well-formed, and evaluates in the interpreter if the first sample does: else
-the interpreter's complaint is what is looked for.
+`measure`, so that reduction ends; what is asked about is well-formed, and evaluates in the interpreter if the first sample does:
+else the interpreter's complaint is what is looked for.
 """
 
 from __future__ import annotations

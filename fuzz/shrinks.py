@@ -154,7 +154,15 @@ def shared(s: Sample) -> Iterator[Sample]:
     for k, u in reversed(list(enumerate(order))):
         if u.op is not Op.CONST and u is not s.graph:
             same = [x for x in order[:k] if x.dtype is u.dtype and (x.shape == u.shape or _elements(x) == _elements(u) == 1)]
-            yield from (_with(s, substitute(s.graph, {u: x})) for x in same[:4])
+            yield from (_with(s, substitute(s.graph, {u: x}), _lent(s, u, x)) for x in same[:4])
+
+
+def _lent(s: Sample, u: UOp, x: UOp) -> Mapping[str, Any]:
+    """The inputs where `x` stands for `u`: a Param that only a body has takes the data of a free one."""
+    if u.op is not Op.PARAM or x.op is not Op.PARAM:
+        return s.inputs
+    own, other = f"p{u.arg.slot}", f"p{x.arg.slot}"
+    return {**s.inputs, other: s.inputs[own]} if own in s.inputs and other not in s.inputs else s.inputs
 
 
 def shorter_tuples(s: Sample) -> Iterator[Sample]:
@@ -201,14 +209,9 @@ def buffers(s: Sample) -> Iterator[Sample]:
 def stored(s: Sample) -> Iterator[Sample]:
     """What a Store stores in place of the memory after it."""
     for u in reversed(values(s.graph)):
-        last = u.src[-1] if u.op is Op.AFTER else u
-        if (
-            last.op is Op.STORE
-            and last.src[1].dtype is u.dtype
-            and _elements(u) is not None
-            and _elements(u) == _elements(last.src[1])
-        ):
-            x = last.src[1] if last.src[1].shape == u.shape else b.reshape(last.src[1], u.shape)
+        store = u.src[-1] if u.op is Op.AFTER else u
+        if store.op is Op.STORE and _elements(u) is not None and _elements(u) == _elements(store.src[1]):
+            x = b.reshape(b.cast(store.src[1], u.dtype), u.shape)
             yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
 
 
@@ -377,6 +380,6 @@ def fewer_opts(s: Sample) -> Iterator[Sample]:
 
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
-    *LAUNCH_SHRINKS, some_roots, fewer_outputs, lower_outputs, inlined, cuts, stored, identities, splices, shorter_tuples, fewer_operands,
-    one_operand, shared, descended, roots, buffers, fewer_opts, extents, simpler_dtypes, constants, simpler_values,
+    *LAUNCH_SHRINKS, some_roots, fewer_outputs, lower_outputs, inlined, cuts, stored, identities, splices, shorter_tuples,
+    fewer_operands, one_operand, shared, descended, roots, buffers, fewer_opts, extents, simpler_dtypes, constants, simpler_values,
 )  # fmt: skip

@@ -29,7 +29,7 @@ from uops.spec.resources import excess, nbytes
 
 _ndarray, _asarray = np.ndarray, np.asarray
 #: What an ill-formed node, or one that is too large, makes Python raise.
-_PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, MemoryError)
+_PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError)
 # A member is slow to reach through its class.
 _BUFFER, _PARAM, _AFTER, _STORE, _LOAD = Op.BUFFER, Op.PARAM, Op.AFTER, Op.STORE, Op.LOAD
 _GETTUPLE, _FUNCTION = Op.GETTUPLE, Op.FUNCTION

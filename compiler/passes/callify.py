@@ -109,7 +109,11 @@ def _apply(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
     body, arguments = src[0], src[1:]
     if body.op in (Op.CUSTOM_FUNCTION, Op.PROGRAM):
         raise untranslatable("R63 (Call)", u, f"its body is a {body.op.name}, which the compiler cannot look into", root)
-    slots = [p for p in toposort(body) if p.op is Op.PARAM and p.arg.slot is not None]
+    order = toposort(body)
+    loop = next((x for x in order if x.op in (Op.RANGE, Op.SPECIAL)), None)
+    if loop is not None:
+        raise untranslatable("R63 (Call)", u, f"its body is a kernel already: it has a {loop.op.name}", root)
+    slots = [p for p in order if p.op is Op.PARAM and p.arg.slot is not None]
     missing = [p.arg.slot for p in slots if p.arg.slot >= len(arguments)]
     if missing:
         raise SpecError(f"{u.op.name} has {len(arguments)} arguments but its body uses Param {missing[0]} (R64)")

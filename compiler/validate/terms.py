@@ -21,8 +21,8 @@ FAR = 1 << 70
 
 @dataclass(frozen=True, slots=True)
 class Var:
-    """An unknown in [low, high]; `loaded`: what memory holds, or an operation on it that is not read here; `stored`: memory that the
-    body changes holds it, so that more may be true of it."""
+    """An unknown in [low, high]; `loaded`: what memory holds, or an operation on it that is not read here; `stored`: memory that
+    the body changes holds it, so that more may be true of it."""
 
     name: str
     low: int

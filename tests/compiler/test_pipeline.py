@@ -78,6 +78,7 @@ def test_an_ill_formed_input_is_the_callers_error_and_an_ill_formed_stage_ours(
 
 def test_settings_are_read_from_an_environment() -> None:
     assert Config.read({}) == Config(verify=False, reuse=True)
+    assert Config.read({"UOPS_OPTIMIZE": "", "UOPS_REUSE": "", "UOPS_VERIFY": ""}) == Config()
     assert Config.read({"UOPS_VERIFY": "1", "UOPS_REUSE": "0"}) == Config(verify=True, reuse=False)
     with pytest.raises(SpecError, match="UOPS_VERIFY is 0 or 1, got 'yes'"):
         Config.read({"UOPS_VERIFY": "yes"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -12,13 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from uops.backends.registry import get
-from uops.fuzz import coverage, kinds, launches, laws, oracles, programs
+from uops.fuzz import chains, coverage, kinds, launches, laws, oracles, programs
 from uops.fuzz.draw import Recording, Replay, SeededDraw
 from uops.fuzz.kinds import KINDS, Sample
 from uops.fuzz.strategies import samples
 from uops.fuzz.subject import Refused, Subject
 from uops.interp import run
 from uops.interp.sets import allowed
+from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace
 from uops.spec.axes import AxisType
 from uops.spec.dialects import MOVEMENT, Dialect
@@ -104,6 +106,39 @@ def test_extents_are_variables() -> None:
     symbolic = [s for s in some("symbolic", 60) if any(isinstance(n, UOp) for u in toposort(s.graph) for n in u.shape)]
     assert len(symbolic) > 55
     assert {Op.REDUCE, Op.PAD, Op.SHRINK, Op.EXPAND, Op.FLIP, Op.PERMUTE, Op.RESHAPE} <= ops("symbolic").keys()
+
+
+def test_chains_reduce_what_was_reduced() -> None:
+    """Rows to a row, and that again, on more than whole vectors."""
+    found = some("chains", 200)
+    depth = [_reduces_below(s.graph) for s in found]
+    assert sum(d >= 2 for d in depth) > 80
+    wide = sum(any(isinstance(n, int) and n >= 64 for u in toposort(s.graph) for n in u.shape) for s in found)
+    assert wide > 100
+    assert {u.dtype for s in found for u in toposort(s.graph) if u.op is Op.PARAM} == set(dt.STORABLE)
+    assert {Op.REDUCE, Op.INDEX, Op.WHERE, Op.STACK, Op.PAD, Op.SHRINK, Op.FLIP, Op.PERMUTE, Op.EXPAND} <= ops("chains").keys()
+
+
+def _reduces_below(root: UOp) -> int:
+    depth: dict[UOp, int] = {}
+    for u in toposort(root):
+        depth[u] = (u.op is Op.REDUCE) + max((depth[x] for x in u.src), default=0)
+    return depth[root]
+
+
+def test_every_step_of_a_chain_is_taken_and_makes_no_large_value() -> None:
+    for step in chains.STEPS:
+        for seed in range(20):
+            c = chains.Chain(SeededDraw(seed), 600)
+            t = c.data(dt.int32, c.shape())
+            made = step.make(c, t)
+            assert all(math.prod(u.shape) <= 4 * chains.WINDOWS for u in toposort(made.uop)), step.name
+
+
+def test_variables_have_integer_dtypes() -> None:
+    names = ("tensor", "ops", "symbolic", "programs")
+    found = {u.dtype for n in names for s in some(n, 150) for u in toposort(s.graph) if u.op is Op.PARAM and u.arg.name is not None}
+    assert found == {dt.index, *dt.INTS}
 
 
 def test_bodies_are_called() -> None:

@@ -56,6 +56,17 @@ def test_programs_of_the_generator_are_validated_with_any_schedule(kind):
         lower(graph, get("c").target, config=Config(validate=True, reuse=False, forced=k), upto="plan")
 
 
+def test_what_a_kernel_reads_of_its_own_memory_is_no_counterexample():
+    """The mask of the padding is kept in LOCAL memory, and says more than that a truth is one."""
+    x = b.param(0, (1, 1, 6), dt.float32)
+    padded = b.pad(x, (4, 1, 0), (6, 6, 6))
+    graph = b.reduce(b.sub(padded, b.reduce(padded, b.Op.ADD, (0,))), b.Op.ADD, (0,))
+    try:
+        lower(graph, get("llvm").target, config=CHECKED, upto="plan")
+    except Invalid as e:
+        assert not [v for v in e.verdicts if v.counterexample is not None]
+
+
 SQUARES = """%0 = param (), slot=none, name="n", bounds=[1, 7] : index
 %1 = param (%0, %0), slot=0 : i16
 %2 = mul %0, %0

@@ -51,7 +51,7 @@ def _perturbed(root: UOp, inputs, sampler) -> np.ndarray:
     """A run in which every node takes a random member of its set on the values that its sources took."""
     values: dict[UOp, np.ndarray] = {}
     for u in toposort(root):
-        if u.op is Op.PARAM and u.dtype is not dt.index:
+        if u.op is Op.PARAM and u.arg.name is None and u.dtype is not dt.index:
             values[u] = inputs[f"p{u.arg.slot}"]
         elif not _is_operand(u):
             graph, given = _alone(u, values)
