@@ -57,8 +57,12 @@ class ObjectCache:
         self._writes = 0
         self._usable: bool | None = None
 
-    def made(self, name: str, make: Callable[[], bytes]) -> bytes:
-        """The object; made, and stored, where it is not there."""
+    def made(self, make: Callable[[], bytes], *parts: str | bytes) -> bytes:
+        """The object that `parts` name; made, and stored, where it is not there."""
+        if self.root is None:  # nobody asks for its name
+            self.misses += 1
+            return make()
+        name = key(*parts)
         found = self.get(name)
         if found is None:
             found = make()

@@ -81,7 +81,7 @@ class DriverTarget:
 
     def compile(self, source: str) -> bytes:
         """A shared object, from the cache where it is there."""
-        return self.store.made(cache.key(self.key, source), lambda: driver.compile_object(self.compiler, source))
+        return self.store.made(lambda: driver.compile_object(self.compiler, source), self.key, source)
 
     def load(self, binary: bytes) -> HostKernel:
         """A function of this process."""

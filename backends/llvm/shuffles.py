@@ -22,7 +22,9 @@ def vector_literal(u: UOp) -> str:
     first = u.src[0]
     if u.src.count(first) == len(u.src):
         return f"splat ({t} {literal(first.arg.value, u.dtype)})"
-    return f"<{', '.join(f'{t} {literal(s.arg.value, u.dtype)}' for s in u.src)}>"
+    if u.dtype.is_integer:
+        return f"<{', '.join([f'{t} {s.arg.value}' for s in u.src])}>"
+    return f"<{', '.join([f'{t} {literal(s.arg.value, u.dtype)}' for s in u.src])}>"
 
 
 def is_lane(u: UOp) -> bool:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from uops.backends import cache
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm import binding, entry
 from uops.backends.llvm.binding import Tier
@@ -221,8 +220,8 @@ def load(store: ObjectCache) -> Native | None:
     if sys.platform != "linux" or sys.implementation.name != "cpython" or "t" in sys.abiflags:  # t: objects without a lock
         return None
     text = entry.text(host.triple)
-    key = cache.key("entry", host.llvm, host.triple, host.cpu, host.features, text)
-    return _loaded(store.made(key, lambda: binding.compile_object(text, host, Tier.FAST, entry.SYMBOLS)))
+    named = "entry", host.llvm, host.triple, host.cpu, host.features, text
+    return _loaded(store.made(lambda: binding.compile_object(text, host, Tier.FAST, entry.SYMBOLS), *named))
 
 
 #: Numbers of NumPy's C interface, the same in NumPy 1 and 2.

@@ -58,7 +58,7 @@ class LlvmTarget:
 
     def compile(self, source: str) -> bytes:
         """Object code, from the cache where it is there."""
-        return self.store.made(cache.key(self.key, source), lambda: binding.compile_object(source, self.host, self.tier))
+        return self.store.made(lambda: binding.compile_object(source, self.host, self.tier), self.key, source)
 
     def load(self, binary: bytes) -> HostKernel:
         """A function of this process."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from uops.compiler.linear import number
@@ -30,6 +30,7 @@ from uops.compiler.target import PLAIN, Machine
 from uops.spec import build as B
 from uops.spec.args import AddrSpace, RangeArg, SinkArg
 from uops.spec.axes import AxisType
+from uops.spec.dtypes import DType
 from uops.spec.errors import UopsError
 from uops.spec.node import Dim, UOp, nodes_of, toposort
 from uops.spec.ops import Op
@@ -386,15 +387,13 @@ def _masked(effect: UOp, r: UOp, put: tuple[UOp, tuple[UOp, ...]], inside: UOp) 
         if not closes and not depends.isdisjoint(u.src):
             depends.add(u)
         src = [n for x in u.src for n in (put[1] if x is r else (done.get(x, x),))] if closes else [done.get(x, x) for x in u.src]
-        new = UOp(u.op, tuple(src), u.arg, u.tag)
         if u.op is Op.LOAD and u.src[0] in depends:
-            new = gated_load(new, inside)
+            src = _gated(src, u.dtype, inside)
         elif u.op is Op.STORE and u in depends:
-            new = UOp(Op.STORE, (*new.src[:2], both(new.src[2] if len(new.src) > 2 else None, inside)))
+            src = [*src[:2], both(src[2] if len(src) > 2 else None, inside)]
         elif closes and u.op is Op.REDUCE:
-            value = UOp(Op.WHERE, (inside, new.src[0], identity(u.arg.op, u.dtype)))
-            new = new.replace(src=(value, *new.src[1:]))
-        done[u] = new
+            src[0] = UOp(Op.WHERE, (inside, src[0], identity(u.arg.op, u.dtype)))
+        done[u] = UOp(u.op, tuple(src), u.arg, u.tag)
     gated = done.get(effect, effect)
     note("gate", effect, gated, done)
     return gated
@@ -402,9 +401,12 @@ def _masked(effect: UOp, r: UOp, put: tuple[UOp, tuple[UOp, ...]], inside: UOp) 
 
 def gated_load(load: UOp, inside: UOp) -> UOp:
     """A Load that touches its address only where `inside` holds, too."""
-    if len(load.src) == 1:
-        return load.replace(src=(load.src[0], B.const(0, load.dtype), inside))
-    return load.replace(src=(*load.src[:2], both(load.src[2], inside)))
+    return load.replace(src=_gated(load.src, load.dtype, inside))
+
+
+def _gated(src: Sequence[UOp], d: DType, inside: UOp) -> list[UOp]:
+    """The sources of a Load of `d` with one more gate."""
+    return [*src[:2], both(src[2], inside)] if len(src) > 1 else [*src, B.const(0, d), inside]
 
 
 def both(a: UOp | None, b: UOp) -> UOp:

@@ -190,8 +190,9 @@ class Sums:
         return None
 
     def _stack(self, u: UOp, piece: Piece) -> Lanes | None:
-        if u.spelt is not None:
-            return Lanes({}, tuple([u.spelt[p] for p in piece]))
+        spelt = u.spelt
+        if spelt is not None:
+            return Lanes({}, tuple([spelt[p] for p in piece]))
         if u.src[0].shape != () or u.dtype is not dt.index:
             return None
         lanes = [self._scalar(u.src[p]) for p in piece]

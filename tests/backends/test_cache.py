@@ -218,3 +218,16 @@ def test_no_folder_stores_nothing() -> None:
     store = ObjectCache(None)
     store.put(NAME, PAYLOAD)
     assert store.get(NAME) is None
+
+
+def test_what_is_made_is_named_by_its_parts(tmp_path: Path) -> None:
+    store, made = ObjectCache(tmp_path), []
+
+    def make() -> bytes:
+        made.append(1)
+        return b"%d" % len(made)
+
+    assert [store.made(make, *parts) for parts in (("ab", "c"), ("a", "bc"), ("ab", "c"))] == [b"1", b"2", b"1"]
+    nowhere = ObjectCache(None)
+    assert [nowhere.made(make, "ab", "c") for _ in range(2)] == [b"3", b"4"]
+    assert (store.hits, store.misses, nowhere.misses) == (1, 2, 2)
