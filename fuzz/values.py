@@ -169,6 +169,41 @@ def beside_halfway(draw: Draw, d: DType, shape: tuple[int, ...]) -> tuple[Array,
     return a, b, c
 
 
+def beside_rounding(draw: Draw, source: DType, target: DType, shape: tuple[int, ...]) -> Array:
+    """Numbers of `source` of which a Cast to `target` depends on every bit, or on the ends of its range: for an integer `target`
+    from all over its range and a little beyond; else halfway between two neighbours of `target`, or next to that."""
+    rng, n = _generator(draw), math.prod(shape)
+    if target.is_integer:
+        low = -1.25 if target.is_signed else -0.25
+        with np.errstate(all="ignore"):
+            return (rng.uniform(low, 1.25, n) * 2.0 ** (target.bits - target.is_signed)).astype(STORAGE[source]).reshape(shape)
+    found = _halfway_floats(rng, source, target, n) if source.is_float else _halfway_integers(rng, source, target, n)
+    return found.reshape(shape)
+
+
+def _halfway_integers(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
+    """One more digit than `target` has, and zeros after it, plus or minus one."""
+    digits, held = source.bits - source.is_signed, target.man_bits + 1
+    if digits <= held:
+        return _fill(rng, source, n, "edge")
+    dropped = rng.integers(1, digits - held, n, np.uint64, endpoint=True)
+    head = rng.integers(1 << (held - 1), 1 << held, n, np.uint64)
+    x = (head << dropped) + (np.uint64(1) << (dropped - np.uint64(1))) + rng.integers(-1, 2, n).astype(np.uint64)
+    return from_bits(np.where(rng.integers(0, 2, n) < source.is_signed, -x, x) & np.uint64(2**source.bits - 1), source)
+
+
+def _halfway_floats(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
+    """Between the numbers of two neighbouring bit patterns."""
+    if source.man_bits <= target.man_bits:
+        return _fill(rng, source, n, "edge")
+    bits = rng.integers(0, float_bits(target, target.max_finite), n, np.uint64)
+    below, above = (from_bits(x, target).astype(np.float64) for x in (bits, bits + np.uint64(1)))
+    with np.errstate(all="ignore"):
+        middle = ((below + above) / 2).astype(STORAGE[source]).view(_UINT[source.bits]).astype(np.uint64)
+    moved = middle + rng.integers(-1, 2, n).astype(np.uint64) + (rng.integers(0, 2, n, np.uint64) << np.uint64(source.bits - 1))
+    return from_bits(moved & np.uint64(2**source.bits - 1), source)
+
+
 def _fill(rng: np.random.Generator, d: DType, n: int, style: str) -> Array:
     if d.kind is Kind.BOOL:
         return rng.integers(0, 2, n).astype(np.bool_)

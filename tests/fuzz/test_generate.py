@@ -18,7 +18,7 @@ from uops.fuzz import positions, producers, values
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, case, generate
 from uops.fuzz.strategies import arrays, cases
-from uops.fuzz.values import array, beside_halfway, edge_bits, float_bits
+from uops.fuzz.values import array, beside_halfway, beside_rounding, edge_bits, float_bits
 from uops.interp import run
 from uops.spec import dtypes as dt
 from uops.spec.dialects import TENSOR_OPS, Dialect
@@ -171,6 +171,45 @@ def test_sums_all_but_halfway_are_made_of_every_float() -> None:
         u = next(p for p in producers.PRODUCERS if p.name == "mulacc").make(m, d, (4,), 3)
         found[d] += [x.shape for x in u.src] == [(4,)] * 3 and set(m.inputs) == {"p0", "p1", "p2"}
     assert all(found[d] > 50 for d in dt.FLOATS)
+
+
+def _digits(x: Fraction) -> int:
+    """From the first binary digit that is not 0 to the last one."""
+    units = abs(x.numerator) * 2 ** (256 * (x.denominator != 1)) // x.denominator
+    return (units // (units & -units)).bit_length()
+
+
+@pytest.mark.parametrize("target", dt.FLOATS, ids=lambda d: d.short)
+def test_numbers_that_floats_round_are_halfway_or_next_to_that(target: DType) -> None:
+    for source in (*dt.INTS, *dt.FLOATS):
+        wide = source.man_bits > target.man_bits if source.is_float else source.bits - source.is_signed > target.man_bits + 1
+        found = [Fraction(x.item()) for k in range(20) for x in _numbers(SeededDraw(k), source, target)]
+        if wide and source.bits > 16:
+            halves = sum(_digits(x) == target.man_bits + 2 for x in found if x)
+            longer = sum(_digits(x) > target.man_bits + 2 for x in found if x)
+            assert halves > 30 and longer > 60, source
+            assert not source.is_signed or any(x < 0 for x in found)
+
+
+def _numbers(draw: SeededDraw, source: DType, target: DType) -> list[np.generic]:
+    x = beside_rounding(draw, source, target, (2, 4))
+    with np.errstate(invalid="ignore"):  # NaN
+        wide = x if source.is_integer else x.astype(np.float64)
+    return [v for v in wide.flat if math.isfinite(v)]
+
+
+@pytest.mark.parametrize("target", dt.INTS, ids=lambda d: d.short)
+def test_numbers_that_integers_take_lie_all_over_their_range(target: DType) -> None:
+    for source in (dt.float32, dt.float64):
+        x = np.concatenate([beside_rounding(SeededDraw(k), source, target, (8,)) for k in range(20)]).astype(np.float64)
+        middle = (int(target.min) + int(target.max)) / 2
+        for part in (
+            x < int(target.min),
+            (x > int(target.min)) & (x < middle),
+            (x > middle) & (x < int(target.max)),
+            x > int(target.max),
+        ):
+            assert part.sum() > 5
 
 
 @pytest.mark.parametrize("d", dt.FLOATS, ids=lambda d: d.short)
