@@ -59,6 +59,10 @@ def values(graph: UOp) -> list[UOp]:
 # ----------------------------------------------------------------------------------------------------------------- the graph
 
 
+#: Values of a program of which any two are tried alone.
+_GRAFTED = 10
+
+
 def some_roots(s: Sample) -> Iterator[Sample]:
     """A node in place of the whole, of a few that are spread evenly, small cones first: long programs lose their end in few
     questions."""
@@ -163,6 +167,25 @@ def _lent(s: Sample, u: UOp, x: UOp) -> Mapping[str, Any]:
         return s.inputs
     own, other = f"p{u.arg.slot}", f"p{x.arg.slot}"
     return {**s.inputs, other: s.inputs[own]} if own in s.inputs and other not in s.inputs else s.inputs
+
+
+def grafted(s: Sample) -> Iterator[Sample]:
+    """Of a small program two values alone, one in the place of a leaf of the other."""
+    order = values(s.graph)
+    for u in order if len(order) <= _GRAFTED else ():
+        for leaf in (x for x in toposort(u) if x.op is Op.PARAM and x.dtype is not dt.index):
+            for v in order:
+                if v is not u and _elements(v) is not None and _elements(v) == _elements(leaf):
+                    yield _with(s, substitute(u, {leaf: b.reshape(b.cast(v, leaf.dtype), leaf.shape)}))
+
+
+def unindexed(s: Sample) -> Iterator[Sample]:
+    """What is computed as an index and then cast, computed in the dtype that it is cast to."""
+    for u in reversed(values(s.graph)):
+        inner = u.src[0]
+        if u.op is Op.CAST and inner.dtype is dt.index and inner.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.MAX):
+            below = [x.src[0] if x.op is Op.CAST else x for x in inner.src]
+            yield _with(s, substitute(s.graph, {u: UOp(inner.op, tuple(b.cast(x, u.dtype) for x in below))}))
 
 
 def shorter_tuples(s: Sample) -> Iterator[Sample]:
@@ -381,5 +404,6 @@ def fewer_opts(s: Sample) -> Iterator[Sample]:
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
     *LAUNCH_SHRINKS, some_roots, fewer_outputs, lower_outputs, inlined, cuts, stored, identities, splices, shorter_tuples,
-    fewer_operands, one_operand, shared, descended, roots, buffers, fewer_opts, extents, simpler_dtypes, constants, simpler_values,
+    fewer_operands, one_operand, shared, descended, grafted, unindexed, roots, buffers, fewer_opts, extents, simpler_dtypes,
+    constants, simpler_values,
 )  # fmt: skip

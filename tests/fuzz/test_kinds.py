@@ -80,9 +80,9 @@ def ops(name: str) -> Counter[Op]:
 
 
 def test_statements_write_memory_again_after_it_was_read() -> None:
-    again = sum(any(u.op is Op.STORE and _stored_before(u) for u in toposort(s.graph)) for s in some("programs", 100))
-    assert again > 40
-    assert ops("programs")[Op.AFTER] > 90
+    graphs = [toposort(s.graph) for s in some("programs", 400)]
+    assert sum(any(u.op is Op.STORE and _stored_before(u) for u in g) for g in graphs) > 160
+    assert sum(any(u.op is Op.AFTER for u in g) for g in graphs) > 350  # of 92 %, which deviate by 5
 
 
 def _stored_before(store: UOp) -> bool:

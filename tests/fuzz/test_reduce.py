@@ -112,6 +112,22 @@ def test_memory_gives_way_to_what_is_stored_there() -> None:
     assert size(small) <= 5
 
 
+def test_two_values_that_a_finding_needs_are_all_that_is_left() -> None:
+    x, y = b.param(0, (3,), dt.int32), b.param(1, (3,), dt.float32)
+    chosen = b.where(b.lt(b.flip(x, [True]), 2), y, b.neg(b.sqrt(y)))
+    small = reduce(
+        Sample("tensor", chosen, {"p0": np.arange(3, dtype=np.int32), "p1": np.ones(3, np.float32)}), has(Op.FLIP, Op.SQRT)
+    )
+    assert size(small) <= 4
+
+
+def test_an_index_that_is_cast_gives_way_to_what_it_is_cast_to() -> None:
+    x = b.param(0, (3,), dt.int32)
+    sums = b.cast(UOp(Op.ADD, (b.cast(x, dt.index), b.index(3))), dt.int32)
+    small = reduce(Sample("tensor", sums, {"p0": np.arange(3, dtype=np.int32)}), has(Op.ADD))
+    assert not has(Op.CAST)(small)
+
+
 def test_an_output_gives_way_to_what_it_is_made_of() -> None:
     x = b.param(0, (3,), dt.int32)
     padded = b.pad(x, (1,), (5,))
