@@ -21,7 +21,6 @@ from uops.fuzz.producers import FEATURES, LEAVES, PRODUCERS, Producer, sink_root
 from uops.fuzz.values import Array, Draw, array
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.args import ParamArg
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
@@ -98,7 +97,7 @@ class Maker:
         """A fresh variable with a value, at the top; of an integer dtype, its arithmetic wraps (R48)."""
         name = f"v{self.slot()}"
         self.inputs[name] = self.draw.choice((lo, hi, self.draw.integer(lo, hi)))
-        return UOp(Op.PARAM, (b.SCALAR,), ParamArg(None, d, name=name, bounds=(lo, hi)))
+        return b.variable(name, lo, hi, dtype=d)
 
     def slot(self) -> int:
         self.fresh += 1

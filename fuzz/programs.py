@@ -17,7 +17,6 @@ from uops.fuzz.producers import FEATURES, PRODUCERS
 from uops.fuzz.values import Draw, array
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.args import ParamArg
 from uops.spec.dtypes import DType
 from uops.spec.node import Dim, UOp
 from uops.spec.ops import Op
@@ -177,7 +176,7 @@ class _Symbolic:
         name, lo, hi = f"k{self.slots}", int(self.draw.choice((d.min, 0, d.max - 9))), int(d.max)
         self.inputs[name] = self.draw.choice((lo, hi, self.draw.integer(lo, hi)))
         self.slots += 1
-        return UOp(Op.PARAM, (b.SCALAR,), ParamArg(None, d, name=name, bounds=(lo, hi)))
+        return b.variable(name, lo, hi, dtype=d)
 
     def step(self) -> None:
         """One op on top."""

@@ -95,9 +95,9 @@ def param(slot: int, shape: Iterable[Dim], dtype: DType, device: A.Device | None
     return UOp(Op.PARAM, (shape_vector(shape),), A.ParamArg(slot, dtype, device, axis=axis))
 
 
-def variable(name: str, lo: int, hi: int, slot: int | None = None) -> UOp:
-    """A named index variable with inclusive bounds; bound by the environment, or by argument `slot` of a Function (R48)."""
-    return UOp(Op.PARAM, (SCALAR,), A.ParamArg(slot, dt.index, name=name, bounds=(index(lo).const, index(hi).const)))
+def variable(name: str, lo: int, hi: int, slot: int | None = None, dtype: DType = dt.index) -> UOp:
+    """A named variable with inclusive bounds; bound by the environment, or by argument `slot` of a Function (R48)."""
+    return UOp(Op.PARAM, (SCALAR,), A.ParamArg(slot, dtype, name=name, bounds=(index(lo).const, index(hi).const)))
 
 
 def binary(data: bytes) -> UOp:

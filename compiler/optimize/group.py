@@ -22,10 +22,10 @@ from dataclasses import replace
 from uops.compiler.linear import number
 from uops.compiler.log import note
 from uops.compiler.loops import in_order
-from uops.compiler.optimize.schedule import Schedule, axis_of, replace_ranges
+from uops.compiler.optimize.schedule import Schedule, axis_of, next_id, replace_ranges
+from uops.compiler.passes.accumulate import position, wide_of
 from uops.compiler.target import Machine
 from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.axes import AxisType
 from uops.spec.dtypes import DType
@@ -40,7 +40,6 @@ _IN_ORDER = frozenset({AxisType.LOOP, AxisType.REDUCE})
 _DIMENSIONS = 3
 #: Parts up to which every lane reads them all; more are combined by halves, a Barrier after each.
 IN_TURN = 4
-SMALL = frozenset({dt.fp8e4m3, dt.fp8e5m2, dt.float16, dt.bfloat16})
 
 
 def grouped(s: Schedule, machine: Machine, uniques: Iterator[int]) -> Schedule:
@@ -102,7 +101,7 @@ class _Stages:
         self.needs = open_ranges(self.order)
         self.groups = tuple(dict.fromkeys(g for u in self.order for g in _groups(u)))
         self.lanes = (*(r for r in s.outputs if r.arg.type in WORKGROUP), *self.groups)
-        self.next_id = 1 + max(int(r.arg.axis_id) for r in s.ranges)
+        self.next_id = next_id(s)
         self.bytes = 0
         self.done: dict[UOp, UOp] = {}
 
@@ -120,7 +119,7 @@ class _Stages:
 
     def two(self, u: UOp, src: Sequence[UOp]) -> UOp:
         """The result in every lane."""
-        d = dt.float32 if u.dtype in SMALL and u.arg.op is not Op.MAX else u.dtype
+        d = u.dtype if u.arg.op is Op.MAX else wide_of(u.dtype)
         rest = tuple(r for r in src[1:] if r not in _groups(u))
         value = B.cast(src[0], d)
         part = u.replace(src=(value, *rest)) if rest else value
@@ -175,10 +174,7 @@ def extent(r: UOp) -> int:
 
 def at(memory: UOp, index: Sequence[UOp], loops: Sequence[UOp]) -> UOp:
     """The element at an index that runs through `loops`, row by row."""
-    flat: UOp = number(0)
-    for i, r in zip(index, loops, strict=True):
-        flat = i if flat is number(0) else UOp(Op.ADD, (UOp(Op.MUL, (flat, number(extent(r)))), i))
-    return UOp(Op.INDEX, (memory, flat))
+    return position(memory, index, [extent(r) for r in loops])
 
 
 def first_lane(effect: UOp, stores: set[UOp], lanes: Sequence[UOp]) -> UOp:

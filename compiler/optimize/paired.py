@@ -22,9 +22,9 @@ from uops.compiler.linear import linear, number
 from uops.compiler.log import note
 from uops.compiler.optimize.accesses import accesses
 from uops.compiler.optimize.facts import extent
-from uops.compiler.optimize.schedule import Schedule
-from uops.compiler.optimize.stage import device_of, position
-from uops.compiler.passes.accumulate import identity
+from uops.compiler.optimize.schedule import Schedule, next_id
+from uops.compiler.optimize.stage import device_of
+from uops.compiler.passes.accumulate import identity, position
 from uops.compiler.target import Machine
 from uops.spec import build as B
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
@@ -105,7 +105,7 @@ def _paired(s: Schedule, f: _Search, lanes: int, vectors: int, uniques: Iterator
     """The search in `vectors` vectors of lanes, each of which has registers of its own."""
     order = toposort(s.effect)
     outside = sorted(open_ranges(order)[f.node], key=lambda r: int(r.arg.axis_id))
-    free = 1 + max(int(r.arg.axis_id) for r in order if r.op is Op.RANGE)
+    free = next_id(s)
     first, second, last, again = (
         UOp(Op.RANGE, (number(lanes),), RangeArg(free + k, AxisType.UPCAST if k < 2 else AxisType.UNROLL)) for k in range(4)
     )

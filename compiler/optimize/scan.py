@@ -22,10 +22,9 @@ from typing import NamedTuple
 
 from uops.compiler.linear import build, linear, number
 from uops.compiler.optimize.facts import divisor
-from uops.compiler.optimize.schedule import Schedule, axis_of
-from uops.compiler.optimize.stage import extent_of, position
-from uops.compiler.optimize.sweep import kept
-from uops.compiler.passes.accumulate import combined, identity, wide_of, widened
+from uops.compiler.optimize.schedule import Schedule, axis_of, next_id
+from uops.compiler.optimize.stage import extent_of
+from uops.compiler.passes.accumulate import combined, identity, opened, position, wide_of, widened
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.compiler.target import PLAIN, Machine
@@ -114,7 +113,7 @@ class _Steps(NamedTuple):
     i: UOp
     inner: tuple[UOp, ...] = ()
     first: tuple[UOp, ...] = ()
-    put: dict[UOp, UOp] | None = None
+    put: dict[UOp, UOp] = {}  # noqa: RUF012
     before: tuple[UOp, ...] = ()
 
 
@@ -122,10 +121,10 @@ def _loop(s: Schedule, scans: Sequence[tuple[UOp, UOp]], i: UOp, steps: _Steps, 
     """The body: registers that every step adds the terms of its Reduce to, in order."""
     columns = steps.inner if steps.first else ()
     sizes = [extent_of(r) for r in columns]
-    put = steps.put or {}
+    put = steps.put
     effect, stores = substitute(s.effect, put), list[UOp]()
     for k, (u, term) in enumerate(scans):
-        register, cleared = kept(u, steps.outer, _own(steps.first, k), next(uniques))
+        register, cleared = opened(u, steps.outer, next(uniques), _own(steps.first, k))
         if steps.before:
             at, *loops = steps.before
             own = _own(loops, k)
@@ -148,46 +147,37 @@ def _own(loops: Sequence[UOp], k: int) -> list[UOp]:
 def _steps(s: Schedule, i: UOp, columns: bool, machine: Machine, wide: DType) -> _Steps:
     """The loops as they are, or tiles of them, or with one for the cores."""
     k = s.outputs.index(i)
-    outer, inner = s.outputs[:k], s.outputs[k + 1 :]
+    outer, inner, put = s.outputs[:k], s.outputs[k + 1 :], dict[UOp, UOp]()
     known = [n for n in (axis_of(r).extent for r in s.outputs) if isinstance(n, int)]
     cores = 1 if s.fixed or len(known) < len(s.outputs) or math.prod(known) < SHARED else machine.cores
+    if cores > 1 and outer:
+        put[outer[0]] = outer[0].replace(arg=RangeArg(outer[0].arg.axis_id, AxisType.THREAD))
+        outer, cores = (put[outer[0]], *outer[1:]), 1
     if columns and len(known) == len(s.outputs):
-        return _tiled(outer, i, inner, machine.lanes(wide), cores, _free(s))
+        return _tiled(_Steps(outer, i, inner, put=put), machine.lanes(wide), cores, next_id(s))
     if columns:  # of unknown extents: column after column
         return _Steps((*outer, *inner), i)
-    if cores > 1 and outer:
-        rows = UOp(Op.RANGE, outer[0].src, RangeArg(outer[0].arg.axis_id, AxisType.THREAD))
-        return _Steps((rows, *outer[1:]), i, inner, put={outer[0]: rows})
-    return _Steps(outer, i, inner) if cores == 1 or inner else _in_parts(i, cores, _free(s))
+    return _Steps(outer, i, inner, put=put) if cores == 1 or inner else _in_parts(i, cores, next_id(s))
 
 
-def _free(s: Schedule) -> int:
-    """The first id that no loop has."""
-    return 1 + max(int(r.arg.axis_id) for r in toposort(s.effect, *s.outputs) if r.op is Op.RANGE)
-
-
-def _tiled(outer: Sequence[UOp], i: UOp, inner: Sequence[UOp], lanes: int, cores: int, free: int) -> _Steps:
-    """All loops of `inner` take the step together, but for what is more than there is memory for, or more than a core's share."""
-    ids = itertools.count(free)
-    put: dict[UOp, UOp] = {}
+def _tiled(s: _Steps, lanes: int, cores: int, free: int) -> _Steps:
+    """All inner loops take the step together, but for what is more than there is memory for, or more than a core's share."""
+    ids, put = itertools.count(free), dict(s.put)
     around: list[UOp] = []
     columns: list[UOp] = []
     room = _MOST_COLUMNS
-    for k, r in reversed([*enumerate(inner)]):
+    for k, r in reversed([*enumerate(s.inner)]):
         n = extent_of(r)
-        shared = k == 0 and not outer and cores > 1 and n % (cores * lanes) == 0
+        shared = k == 0 and cores > 1 and n % (cores * lanes) == 0
         size = divisor(n, max(1, min(room, n // cores if shared else n)))
-        width = lanes if r is inner[-1] and size % lanes == 0 else 1
+        width = lanes if r is s.inner[-1] and size % lanes == 0 else 1
         far = _new_loop(n // size, next(ids), AxisType.THREAD if shared else AxisType.LOOP)
         near, lane = _new_loop(size // width, next(ids)), _new_loop(width, next(ids), AxisType.UPCAST)
         put[r] = _at(far, size, _at(near, width, lane))
         around, columns, room = [far, *around], [near, lane, *columns], room // size
-    if outer and cores > 1:
-        rows = UOp(Op.RANGE, outer[0].src, RangeArg(outer[0].arg.axis_id, AxisType.THREAD))
-        outer, put = (rows, *outer[1:]), {**put, outer[0]: rows}
     around, columns = ([r for r in loops if r.op is Op.RANGE] for loops in (around, columns))
     first = tuple(_new_loop(extent_of(r), next(ids), r.arg.type) for r in columns)
-    return _Steps((*outer, *around), i, tuple(columns), first, put)
+    return _Steps((*s.outer, *around), s.i, tuple(columns), first, put)
 
 
 def _new_loop(extent: int, axis_id: int, kind: AxisType = AxisType.LOOP) -> UOp:

@@ -252,7 +252,7 @@ def whole_split(s: Schedule, opt: Split) -> Schedule:
     r = s.ranges[opt.axis]
     if reason is not None or r.src[0] is not number(opt.factor):
         raise Rejected(f"{opt}: {reason or 'not the whole axis'}")
-    new = UOp(Op.RANGE, r.src, RangeArg(_next_id(s), opt.target))
+    new = UOp(Op.RANGE, r.src, RangeArg(next_id(s), opt.target))
     put = new, (UOp(Op.RANGE, (number(1),), r.arg), new)
     changed = _closing(s, r, put, replace_ranges(s.effect, {r: put}))
     decided((opt,), s.effect, changed.effect)
@@ -269,7 +269,7 @@ def _halves(s: Schedule, r: UOp, bound: UOp, opt: Split) -> tuple[UOp, tuple[UOp
     """What the value of loop `r`, of extent `bound`, becomes, and the two loops."""
     left = divided(bound, opt.factor)
     outer = UOp(Op.RANGE, (left,), r.arg)
-    new = UOp(Op.RANGE, (number(opt.factor),), RangeArg(_next_id(s), opt.target))
+    new = UOp(Op.RANGE, (number(opt.factor),), RangeArg(next_id(s), opt.target))
     return _sum(new, left, outer) if opt.top else _sum(outer, number(opt.factor), new), (outer, new)
 
 
@@ -339,8 +339,9 @@ def _arg(r: UOp, *, axis_id: int | None = None, type: AxisType | None = None) ->
     return RangeArg(r.arg.axis_id if axis_id is None else axis_id, r.arg.type if type is None else type, r.arg.renumbered)
 
 
-def _next_id(s: Schedule) -> int:
-    return 1 + max(int(r.arg.axis_id) for r in s.ranges)
+def next_id(s: Schedule) -> int:
+    """The first number that no loop has."""
+    return 1 + max((int(r.arg.axis_id) for r in s.ranges), default=0)
 
 
 #: A range -> what its value becomes, and the ranges that are closed in its place, outermost first.

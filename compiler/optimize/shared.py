@@ -19,13 +19,12 @@ from dataclasses import replace
 from uops.compiler.linear import number
 from uops.compiler.log import note
 from uops.compiler.loops import in_order
-from uops.compiler.optimize.group import SMALL, at, extent
-from uops.compiler.optimize.schedule import Schedule, gated_load
-from uops.compiler.passes.accumulate import identity
+from uops.compiler.optimize.group import at, extent
+from uops.compiler.optimize.schedule import Schedule, gated_load, next_id
+from uops.compiler.passes.accumulate import opened, wide_of
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
 from uops.spec.axes import AxisType
 from uops.spec.dtypes import DType
@@ -43,7 +42,7 @@ def shared(s: Schedule, load: UOp, over: Sequence[UOp], unique: int) -> Schedule
     size, team = math.prod(map(extent, over)), math.prod(map(extent, lanes))
     needs = open_ranges(toposort(load))[load]
     around = tuple(sorted((r for r in needs if r not in over and r.arg.type in _IN_ORDER), key=lambda r: int(r.arg.axis_id)))
-    axis = 1 + max(int(u.arg.axis_id) for u in toposort(s.effect, *s.outputs) if u.op is Op.RANGE)
+    axis = next_id(s)
     turn = UOp(Op.RANGE, (number(-(-size // team)),), RangeArg(axis, AxisType.LOOP))
     element = _number(turn, lanes, team)
     buffer = UOp(Op.BUFFER, (), BufferArg(size, load.dtype, "CPU", AddrSpace.LOCAL, unique))
@@ -67,16 +66,13 @@ def in_registers(s: Schedule, unique: int) -> Schedule:
     order = toposort(s.effect)
     needs = open_ranges(order)
     u = next(u for u in order if u.op is Op.REDUCE)
-    d = dt.float32 if u.dtype in SMALL else u.dtype
+    d = wide_of(u.dtype)
     side = sorted((r for r in needs[u] if r.arg.type is AxisType.UPCAST), key=lambda r: int(r.arg.axis_id))
     steps = closed_by(u)
     within = tuple(r for r in steps if r.arg.type is AxisType.UNROLL)
-    free = 1 + max(int(x.arg.axis_id) for x in toposort(s.effect, *s.outputs) if x.op is Op.RANGE)
+    free = next_id(s)
     clearing, adding = (_again(side, free + k * len(side)) for k in range(2))
-    register = UOp(Op.BUFFER, (), BufferArg(math.prod(map(extent, side)), d, "CPU", AddrSpace.REG, unique))
-    outer = in_order(r for r in needs[u] if r not in side)
-    start = B.const(identity(u.arg.op, u.dtype).const, d) if d.is_float else identity(u.arg.op, d)
-    cleared = B.nested(B.store(at(B.after(register, *outer) if outer else register, clearing, side), start), clearing)
+    register, cleared = opened(u, in_order(r for r in needs[u] if r not in side), unique, clearing)
     value = substitute(u.src[0], dict(zip(side, adding, strict=True)))
     loops = tuple(r for r in steps if r not in within)
     place = at(B.after(register, cleared, *loops), adding, side)

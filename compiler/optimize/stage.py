@@ -10,13 +10,14 @@ nest by what they need: the kept loops around both. Spec: Lowering Pipeline/Opti
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from uops.compiler.linear import linear, number
 from uops.compiler.log import note
 from uops.compiler.loops import in_order
-from uops.compiler.optimize.schedule import Schedule, axis_of
+from uops.compiler.optimize.schedule import Schedule, axis_of, next_id
+from uops.compiler.passes.accumulate import position
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
@@ -36,7 +37,7 @@ def staged(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]], unique: int
     is read in squares.
     """
     value, over = uses[0]
-    free = 1 + max((int(r.arg.axis_id) for r in _ranges(s)), default=0)
+    free = next_id(s)
     filling = {r: _filling(r, free + k, r is over[-1]) for k, r in enumerate(over)}
     loops, along = list(filling.values()), _along(value, over, lanes)
     index = dict(filling)
@@ -86,17 +87,13 @@ def staged_in_output(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]]) -
     late = any(u.op is Op.REDUCE and lane in needs[u] for u in order)
     if not row or read or late or len(store.src) > 2 or memory.op is not Op.PARAM or not linear(at).terms.get(lane):
         return None
-    filling = _filling(loop, 1 + max(int(r.arg.axis_id) for r in _ranges(s)))
+    filling = _filling(loop, next_id(s))
     fill = B.store(UOp(Op.INDEX, (memory, substitute(at, {lane: filling}))), substitute(value, {loop: filling}))
     ready = B.after(memory, UOp(Op.END, (fill, filling)))
     reads = {u: UOp(Op.LOAD, (UOp(Op.INDEX, (ready, substitute(at, {lane: r}))),), LoadArg()) for u, (r,) in uses}
     effect = substitute(store, reads)
     note("output memory", store, effect, reads)
     return replace(s, effect=effect)
-
-
-def _ranges(s: Schedule) -> Iterator[UOp]:
-    return (u for u in toposort(s.effect, *s.outputs) if u.op is Op.RANGE)
 
 
 def _filling(r: UOp, axis_id: int, last: bool = True) -> UOp:
@@ -115,14 +112,6 @@ def extent_of(r: UOp) -> int:
 def device_of(value: UOp) -> str:
     """Where a value's Buffer lies."""
     return value.device if isinstance(value.device, str) else "CPU"
-
-
-def position(memory: UOp, index: Sequence[UOp], sizes: Sequence[int]) -> UOp:
-    """The element of memory of these sizes, row-major."""
-    flat: UOp = number(0)
-    for i, n in zip(index, sizes, strict=True):
-        flat = i if flat is number(0) else UOp(Op.ADD, (UOp(Op.MUL, (flat, number(n))), i))
-    return UOp(Op.INDEX, (memory, flat))
 
 
 def repeated(s: Schedule, least_work: int, costs: Callable[[Sequence[UOp]], dict[UOp, int]]) -> list[tuple[UOp, tuple[UOp, ...]]]:

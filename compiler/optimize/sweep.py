@@ -17,18 +17,17 @@ Spec: Reduce; Lowering Pipeline/Optimize; R32 (any order), R61, R91.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
 from uops.compiler.loops import in_order
-from uops.compiler.optimize.schedule import Schedule, both
-from uops.compiler.optimize.stage import device_of, extent_of, position
-from uops.compiler.passes.accumulate import combined, identity, identity_in, wide_of, widened
+from uops.compiler.optimize.schedule import Schedule, both, next_id
+from uops.compiler.optimize.stage import extent_of
+from uops.compiler.passes.accumulate import combined, identity, opened, position, wide_of, widened
 from uops.spec import build as B
-from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg, ReduceArg
+from uops.spec.args import LoadArg, RangeArg, ReduceArg
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import Op
@@ -44,13 +43,13 @@ def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], uniq
     order = toposort(s.effect)
     outside = sorted(open_ranges(order)[u] - set(columns), key=lambda r: int(r.arg.axis_id))
     inside = [r for r in closed_by(u) if r not in rows]
-    free = 1 + max(int(r.arg.axis_id) for r in order if r.op is Op.RANGE)
+    free = next_id(s)
     first, second = (
         [UOp(Op.RANGE, r.src, RangeArg(free + n * len(columns) + k, r.arg.type)) for k, r in enumerate(columns)] for n in range(2)
     )
     value = widened(substitute(u.src[0], dict(zip(columns, second, strict=True))))
     sizes = [extent_of(r) for r in columns]
-    memory, cleared = kept(u, outside, first, unique)
+    memory, cleared = opened(u, outside, unique, first)
     running = position(B.after(memory, cleared, *rows), second, sizes)
     term = UOp(Op.REDUCE, (value, *inside), ReduceArg(u.arg.op)) if inside else value
     filled = B.nested(B.store(running, combined(u, running, term)), [*in_order(rows), *in_order(second)])
@@ -58,15 +57,6 @@ def swept(s: Schedule, u: UOp, columns: Sequence[UOp], rows: Sequence[UOp], uniq
     effect = substitute(s.effect, {u: B.cast(total, u.dtype)})
     note("sweep", s.effect, effect, {u: total})
     return replace(s, effect=effect)
-
-
-def kept(u: UOp, outside: Sequence[UOp], loops: Sequence[UOp], unique: int) -> tuple[UOp, UOp]:
-    """REG memory for a value of Reduce `u` per iteration of `loops`, and what they store there in every iteration of the loops
-    `outside`: the identity."""
-    sizes, wide = [extent_of(r) for r in loops], wide_of(u.dtype)
-    memory = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, device_of(u), AddrSpace.REG, unique))
-    start = B.after(memory, *outside) if outside else memory
-    return memory, B.nested(B.store(position(start, loops, sizes), identity_in(u.arg.op, u.dtype, wide)), in_order(loops))
 
 
 def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Schedule | None:
@@ -80,7 +70,7 @@ def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Sc
     read = any(x.op is Op.INDEX and x.src[0] is memory and x is not place for x in toposort(store))
     if not wide_of(u.dtype) is u.dtype is memory.dtype or memory.op is not Op.PARAM or read:
         return None
-    free = 1 + max(int(r.arg.axis_id) for r in (*toposort(store), *s.outputs) if r.op is Op.RANGE)
+    free = next_id(s)
     kinds = {row: AxisType.LOOP, **{r: r.arg.type for r in columns}}
     new = {r: UOp(Op.RANGE, r.src, RangeArg(free + k, kind)) for k, (r, kind) in enumerate(kinds.items())}
     later = both(gates[0] if gates else None, UOp(Op.CMPLT, (number(0), row)))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from uops.compiler.linear import number
 from uops.compiler.log import note
 from uops.compiler.loops import in_order
-from uops.compiler.optimize.schedule import Schedule, axis_of, padded
+from uops.compiler.optimize.schedule import Schedule, axis_of, next_id, padded
 from uops.compiler.passes.callify import highest_unique
 from uops.spec import build as B
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg, WmmaArg
@@ -137,7 +137,7 @@ def apply_tc(s: Schedule, opt: TC, found: Match) -> Schedule:
         s = padded(s, Padto(next(j for j, r in enumerate(s.ranges) if r.arg.axis_id == axis), size))
     rows, columns, steps = (next(r for r in s.ranges if r.arg.axis_id == axis) for axis in ids)
     u = next(u for u in toposort(s.effect) if u.op is Op.REDUCE and steps in closed_by(u))
-    free = 1 + max(int(r.arg.axis_id) for r in s.ranges)
+    free = next_id(s)
     lane = _loop(free, AxisType.WARP, d.threads) if d.threads > 1 else None
     element = _loop(free + 1, AxisType.UPCAST, d.c.elements)
     tile = _Tile(_rest(rows, m), _rest(columns, n), _rest(steps, k), lane, element)

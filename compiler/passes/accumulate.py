@@ -8,10 +8,12 @@ allows.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 
 from uops.compiler.linear import number
 from uops.compiler.log import note
+from uops.compiler.loops import in_order
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg
@@ -50,9 +52,9 @@ def accumulate(kernel: UOp, uniques: Iterator[int] | None = None) -> UOp:
 def _loops(u: UOp, src: tuple[UOp, ...], outer: list[UOp], unique: int) -> UOp:
     value, ranges = src[0], src[1:]
     register, cleared = opened(u, outer, unique)
-    running = element(B.after(register, cleared, *ranges))
+    running = position(B.after(register, cleared, *ranges))
     step = B.store(running, combined(u, running, value))
-    return B.cast(_load(element(B.after(register, B.nested(step, ranges)))), u.dtype)
+    return B.cast(_load(position(B.after(register, B.nested(step, ranges)))), u.dtype)
 
 
 def wide_of(d: DType) -> DType:
@@ -68,12 +70,14 @@ def widened(value: UOp) -> UOp:
     return B.cast(value, wide)
 
 
-def opened(u: UOp, outer: Sequence[UOp], unique: int) -> tuple[UOp, UOp]:
-    """The register of Reduce `u`, and the Store of the identity that starts it in every iteration of the loops `outer`."""
-    wide = wide_of(u.dtype)
-    register = UOp(Op.BUFFER, (), BufferArg(1, wide, "CPU", AddrSpace.REG, unique))
-    before = element(B.after(register, *outer) if outer else register)
-    return register, B.store(before, identity_in(u.arg.op, u.dtype, wide))
+def opened(u: UOp, outer: Sequence[UOp], unique: int, loops: Sequence[UOp] = ()) -> tuple[UOp, UOp]:
+    """The register of Reduce `u`, an element per iteration of `loops`, whose extents are constants, and what stores the identity
+    there in every iteration of the loops `outer`."""
+    sizes, wide = [int(r.src[0].arg.value) for r in loops], wide_of(u.dtype)
+    device = u.device if isinstance(u.device, str) else "CPU"
+    register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, device, AddrSpace.REG, unique))
+    before = position(B.after(register, *outer) if outer else register, loops, sizes)
+    return register, B.nested(B.store(before, identity_in(u.arg.op, u.dtype, wide)), in_order(loops))
 
 
 def combined(u: UOp, running: UOp, value: UOp) -> UOp:
@@ -86,8 +90,12 @@ def identity_in(op: Op, d: DType, wide: DType) -> UOp:
     return identity(op, wide) if d.kind is not Kind.FLOAT else B.const(identity(op, d).const, wide)
 
 
-def element(register: UOp) -> UOp:
-    return UOp(Op.INDEX, (register, number(0)))
+def position(memory: UOp, index: Sequence[UOp] = (), sizes: Sequence[int] = ()) -> UOp:
+    """The element of memory of these sizes, row-major."""
+    flat: UOp = number(0)
+    for i, n in zip(index, sizes, strict=True):
+        flat = i if flat is number(0) else UOp(Op.ADD, (UOp(Op.MUL, (flat, number(n))), i))
+    return UOp(Op.INDEX, (memory, flat))
 
 
 def _load(place: UOp) -> UOp:

@@ -19,7 +19,6 @@ from uops.interp import run
 from uops.spec import build as b
 from uops.spec import compositions as c
 from uops.spec import dtypes as dt
-from uops.spec.args import ParamArg
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.result import Result
@@ -51,7 +50,7 @@ def movement() -> dict[str, Case]:
     x, data = p(0, 2, 3, 4), {"p0": floats(2, 3, 4)}
     n = b.variable("n", 1, 6)
     y = b.param(0, (n, 2), F32)
-    u = UOp(Op.PARAM, (b.SCALAR,), ParamArg(None, dt.uint8, name="u", bounds=(0, 255)))
+    u = b.variable("u", 0, 255, dtype=dt.uint8)
     return {
         "permute": (b.permute(x, (2, 0, 1)), data),
         "flip": (b.flip(x, (True, False, True)), data),

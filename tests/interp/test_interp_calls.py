@@ -9,11 +9,9 @@ import pytest
 
 from uops.interp import executed, run
 from uops.interp.machine import Machine
-from uops.spec import args as A
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError, Trap
-from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 
@@ -106,7 +104,7 @@ def test_r48_a_variable_bound_by_an_argument():
 @pytest.mark.parametrize("d", dt.INTS, ids=str)
 def test_r48_a_variable_has_its_own_dtype(d: dt.DType):
     """Its arithmetic is that dtype's, modulo 2^bits."""
-    u = UOp(Op.PARAM, (B.SCALAR,), A.ParamArg(None, d, name="u", bounds=(d.min, d.max)))
+    u = B.variable("u", d.min, d.max, dtype=d)
     for v in (d.max, np.array(d.max, np.int64 if d.max < 1 << 63 else np.uint64)):
         assert value(u, u=v) == d.max
         assert value(B.add(u, u), u=v) == (-2 if d.min else d.max - 1)
