@@ -30,7 +30,7 @@ from uops.spec.ops import ALU, Op
 Array = npt.NDArray[Any]
 #: Tuples of values that a step is tried on.
 TRIED = 256
-#: Bounds of index leaves that have none.
+#: How far index leaves go from the value nearest to 0 that they may have.
 _FAR = 1 << 20
 _INNER = ALU | {Op.CAST, Op.BITCAST, Op.CONST}
 
@@ -97,10 +97,10 @@ def _values(u: UOp, rng: np.random.Generator) -> Array:
     if d.kind is Kind.BOOL:
         return rng.integers(0, 2, TRIED).astype(np.bool_)
     lo, hi = _bounds(u)
-    found = rng.integers(lo, hi, TRIED, STORAGE[d].type, endpoint=True)
+    found = rng.integers(0, hi - lo, TRIED, np.uint64, endpoint=True).astype(object) + lo
     edges = [v for v in (lo, hi, lo + 1, hi - 1, -1, 0, 1, 2, 3) if lo <= v <= hi]
-    found[::3] = rng.choice(np.array(edges, STORAGE[d]), len(found[::3]))
-    return found
+    found[::3] = rng.choice(np.array(edges, object), len(found[::3]))
+    return found if d is dt.index else found.astype(STORAGE[d])
 
 
 @functools.cache
@@ -111,5 +111,6 @@ def _pool(d: DType) -> Array:
 def _bounds(u: UOp) -> tuple[int, int]:
     lo, hi = u.min_max or (-_FAR, _FAR)
     if u.dtype is dt.index:
-        lo, hi = max(lo, -_FAR), min(hi, _FAR)
+        near = min(max(0, lo), hi)
+        lo, hi = max(lo, near - _FAR), min(hi, near + _FAR)
     return int(lo), int(hi)

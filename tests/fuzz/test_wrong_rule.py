@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from uops.compiler.log import recording
 from uops.compiler.rewrite import Step
 from uops.fuzz import kinds
@@ -47,6 +49,14 @@ def test_the_steps_that_are_taken_are_those_that_a_recording_hears() -> None:
 def test_operands_of_a_float_max_may_change_places_R11() -> None:
     assert not is_wrong(b.maximum(X, Y), b.maximum(Y, X))
     assert is_wrong(b.maximum(X, Y), X)
+
+
+@pytest.mark.parametrize(("lo", "hi"), [(1 << 21, 1 << 22), (-(1 << 40), -(1 << 39)), (1 << 80, (1 << 80) + 4)])
+def test_values_far_from_0_are_tried(lo: int, hi: int) -> None:
+    n = b.variable("n", lo, hi)
+    assert is_wrong(b.mul(n, b.index(2)), n)
+    assert is_wrong(b.mod(n, b.index(2)), b.index(0))
+    assert not is_wrong(b.sub(b.mul(n, b.index(2)), n), n)
 
 
 def test_nothing_is_said_of_a_range_up_to_a_variable() -> None:
