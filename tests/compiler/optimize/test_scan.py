@@ -114,11 +114,12 @@ def test_what_no_column_changes_is_summed_once_per_step() -> None:
 
 
 def test_cores_share_the_columns_of_one_row_of_them() -> None:
-    def threads(*shape: int) -> list[int]:
-        loops = running(Tensor(np.zeros(shape, np.float32)), 0, Machine(64, cores=2)) or []
+    def threads(*shape: int, order: tuple[int, ...] = (0, 1)) -> list[int]:
+        loops = running(Tensor(np.zeros(shape, np.float32)).permute(*order), 0, Machine(64, cores=2)) or []
         return [r.src[0].const for r in loops if r.arg.type is AxisType.THREAD]
 
     assert threads(SHARED // 32, 32) == [2]
+    assert threads(SHARED // 1024, 32, 32, order=(0, 2, 1)) == [2]
     assert threads(SHARED // 4, 4) == threads(SHARED // 32, 31) == []
     x = (np.arange(SHARED) % 5).reshape(-1, 32).astype(np.float32)
     np.testing.assert_array_equal(Tensor(x).cumsum(0).numpy(), x.cumsum(0))
