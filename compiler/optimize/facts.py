@@ -13,7 +13,7 @@ from uops.spec.axes import AxisType
 from uops.spec.node import UOp, nodes_of, toposort
 from uops.spec.ops import Op
 from uops.spec.optops import OptOp, Padto, Split
-from uops.spec.scope import open_ranges
+from uops.spec.scope import closed_by, open_ranges
 
 #: What a vector access costs per element, as against a contiguous one: one element per lane.
 GATHER = 8
@@ -50,6 +50,12 @@ class Facts:
     def gather_cost(self, r: UOp, loads: Iterable[Access]) -> int:
         """What the loads that are made in the loop of `r` cost per element of it, 0 where it does not change them."""
         return sum(COST.get(a.stride(r), GATHER) for a in loads)
+
+    def walks(self, u: UOp) -> bool:
+        """Whether what a Reduce loads, Reduces below it too, is contiguous along its last loop, or the same there."""
+        r, nodes = closed_by(u)[-1], set(toposort(u.src[0]))
+        loads = [a for a in self.loads if a.node in nodes]
+        return r not in self.held and self.gather_cost(r, loads) <= len(loads)
 
     def below(self, u: UOp) -> list[Access]:
         """The loads of the operand of a Reduce, those of Reduces below it left out."""

@@ -6,8 +6,8 @@ LOCAL Buffers that it inserts. On a machine without vectors it changes nothing. 
 1. Loops that walk through memory as one are joined, so that a vector never ends at an inner extent; where a row is greatest is
    found in one pass (`paired`).
 2. One output loop becomes the lanes of vectors (UPCAST) if the kernel stores contiguous elements along it and most loads are
-   contiguous or the same there; else the reduce loops do (UNROLL), where their loads are contiguous. Loads that are contiguous
-   along another output loop get lanes of both: a square that is transposed in registers.
+   contiguous or the same there; else the reduce loops do (UNROLL), where their loads are contiguous: one of Reduces in one another.
+   Loads that are contiguous along another output loop get lanes of both: a square that is transposed in registers.
 3. Columns that are reduced, more than registers hold, are swept row by row (`sweep`).
 4. A product that is summed - a load that another output loop does not change - is computed as a tile of registers, from packed
    panels and, if it is deep, in blocks; one of few columns as dot products (`products`).
@@ -19,7 +19,7 @@ LOCAL Buffers that it inserts. On a machine without vectors it changes nothing. 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from uops.compiler.optimize.accesses import merged
 from uops.compiler.optimize.facts import CACHES, COST, Facts, divisor, extent, newest, number_of, split_by, split_lanes, then
@@ -99,11 +99,13 @@ def _vectorised(s: Schedule, f: Facts, machine: Machine, uniques: Iterator[int])
         return dots(s, f, lanes)
     if lane is not None:
         s = _lanes_of_output(s, f, lane, lanes, machine, uniques)
+    around = set[UOp]()  # of Reduces in lanes: lanes of these loops would do each of them many times, side by side
     for u in f.reduces:
-        if lane is None or lane not in f.needs[u.src[0]]:
-            s = lanes_of_reduce(s, f, u, lanes, REDUCE_VECTORS)
+        if (lane is None or lane not in f.needs[u.src[0]]) and closed_by(u)[-1] not in around:
+            before, s = s, lanes_of_reduce(s, f, u, lanes, REDUCE_VECTORS)
+            around |= f.needs[u] if s is not before else set()
     for u in f.ends:
-        if closed_by(u)[-1] not in f.held:
+        if closed_by(u)[-1] not in f.held | around:
             s = split_lanes(s, closed_by(u)[-1], lanes, ELEMENTWISE_VECTORS, AxisType.UPCAST)
     return s
 
@@ -118,9 +120,13 @@ def _output_lane(s: Schedule, f: Facts, lanes: int) -> UOp | None:
     if not inner or (rows is not None and extent(rows) >= REUSED_ROWS):
         return lane
     across = sum(f.gather_cost(lane, f.below(u)) for u in inner)
-    along = sum(f.gather_cost(closed_by(u)[-1], f.below(u)) for u in inner)
-    enough = all(extent(closed_by(u)[-1]) >= lanes for u in inner)
-    return None if enough and along < across else lane
+    along = [_cost_along(f, u, [r for v in inner if extent(r := closed_by(v)[-1]) >= lanes]) for u in inner]
+    return None if None not in along and sum(filter(None, along)) < across else lane
+
+
+def _cost_along(f: Facts, u: UOp, last: Sequence[UOp]) -> int | None:
+    """What the loads of a Reduce cost along its own last loop or that of a Reduce around it, if that is one of `last`."""
+    return min((f.gather_cost(r, f.below(u)) for r in last if r in f.needs[u.src[0]]), default=None)
 
 
 def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Machine, uniques: Iterator[int]) -> Schedule:
@@ -130,8 +136,9 @@ def _lanes_of_output(s: Schedule, f: Facts, lane: UOp, lanes: int, machine: Mach
         across = None if summed else _crossing_loop(s, f, lane)
         if across is not None:
             return _square(s, lane, across, lanes)
-        vectors = min(COLUMN_VECTORS, machine.registers // 2) if summed else _side_by_side(f)
-        if summed and extent(lane) > lanes * vectors and rows_under(s, f, lane) >= SWEPT_ROWS:
+        streams = summed and all(a.stride(lane) is not None for a in f.loads)
+        vectors = min(COLUMN_VECTORS, machine.registers // 2) if streams else _side_by_side(f)
+        if streams and extent(lane) > lanes * vectors and rows_under(s, f, lane) >= SWEPT_ROWS:
             return _swept(s, f, lane, None, lanes, machine, uniques)
         return split_lanes(s, lane, lanes, vectors, AxisType.UPCAST)
     streamed = rows_under(s, f, lane) * extent(lane) * f.itemsize > (machine.caches or CACHES)[1]

@@ -241,8 +241,7 @@ def lanes_of_reduce(s: Schedule, f: Facts, u: UOp, lanes: int, vectors: int) -> 
 
 
 def _has_lanes(f: Facts, u: UOp, lanes: int) -> bool:
-    r, loads = closed_by(u)[-1], f.below(u)
-    return r not in f.held and extent(r) >= lanes and f.gather_cost(r, loads) <= len(loads)
+    return f.walks(u) and extent(closed_by(u)[-1]) >= lanes
 
 
 def dots(s: Schedule, f: Facts, lanes: int) -> Schedule:

@@ -27,11 +27,12 @@ def vectorised(s: Schedule, machine: Machine) -> Schedule:
     lane = next((r for r in along if f.gather_cost(r, f.loads) <= len(f.loads)), None)
     if lane is not None:
         s = _lanes(s, lane, lanes, AxisType.UPCAST)
+    around = set[UOp]()  # of Reduces in lanes
     for u in f.reduces:
         r = closed_by(u)[-1]
-        walks = f.gather_cost(r, f.below(u)) <= len(f.below(u)) and r not in f.held
-        if walks and (lane is None or lane not in f.needs[u.src[0]]):
+        if f.walks(u) and r not in around and (lane is None or lane not in f.needs[u.src[0]]):
             s = _lanes(s, r, lanes, AxisType.UNROLL)
+            around |= f.needs[u]
     return s
 
 

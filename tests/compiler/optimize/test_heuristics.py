@@ -96,6 +96,40 @@ def test_rows_are_summed_in_lanes_and_columns_side_by_side() -> None:
     assert shape(choose(first(b.reduce(p(0, 8, 512), Op.ADD, (0,))), WIDE, count(100))) == [("L", 2), ("u", 256), ("R", 8)]
 
 
+@pytest.mark.parametrize(
+    ("dims", "inner", "loops"),
+    [
+        ((16, 64, 40), 2, [("L", 16), ("R", 64), ("r", 48)]),
+        ((16, 40, 64), 1, [("L", 16), ("R", 40), ("r", 64)]),
+        ((16, 40, 100), 1, [("L", 16), ("R", 2), ("R", 40), ("r", 64)]),
+    ],
+)
+def test_of_a_reduction_of_a_reduction_the_one_that_walks_through_memory_has_the_lanes(
+    dims: tuple[int, ...], inner: int, loops: list[tuple[str, int]]
+) -> None:
+    x = np.random.default_rng(0).random(dims, np.float32)
+    t = Tensor(x).max(inner).sum(1)
+    assert shape(choose(first(capture(t).graph), WIDE, count(100))) == loops
+    np.testing.assert_allclose(t.numpy(), x.max(inner).sum(1), rtol=1e-6)
+
+
+def test_a_reduction_of_sums_of_a_short_row_is_no_kernel_without_loops() -> None:
+    """Seen: three loops of 16, 64 and 17, all of them unrolled."""
+    x = np.random.default_rng(0).random((16, 64, 17), np.float32)
+    t = Tensor(x).sum(2).max(0).max(0)
+    s = choose(first(capture(t).graph), WIDE, count(100))
+    assert [n for letter, n in shape(s) if letter in "ur"] == [17]
+    np.testing.assert_allclose(t.numpy(), x.sum(2).max(), rtol=1e-6)
+
+
+def test_columns_that_are_gathered_lie_in_few_vectors() -> None:
+    """What they load does not stream, and their bodies are long."""
+    i = Tensor(np.zeros((40, 640), np.int32))
+    assert shape(choose(first(capture(Tensor(np.zeros(90, np.float32))[i].sum(0)).graph), WIDE, count(100)))[1] == ("u", 32)
+    swept = choose(first(capture(i.sum(0)).graph), WIDE, count(100))
+    assert any(u.op is Op.BUFFER for u in toposort(swept.effect))
+
+
 def test_a_product_of_few_columns_turns_them_and_sums_lanes() -> None:
     s = choose(first(matmul(p(0, 90, 64), p(1, 64, 3))), WIDE, count(100))
     assert shape(s) == [("L", 23), ("L", 3), ("L", 64), ("u", 3), ("u", 4), ("R", 4), ("r", 16)] and local_sizes(s) == [192]

@@ -53,6 +53,7 @@ PROGRAMS: dict[str, tuple[UOp, set[tuple[AxisType, int]]]] = {
     "row sums":     (b.reduce(x(5, N), Op.ADD, (1,)), {(AxisType.UNROLL, LANES)}),
     "row maxima":   (b.reduce(x(5, N), Op.MAX, (1,)), {(AxisType.UNROLL, LANES)}),
     "column sums":  (b.reduce(x(N, 24), Op.ADD, (0,)), {(AxisType.UPCAST, LANES)}),
+    "sum of maxima": (b.reduce(b.reduce(x(N, 12), Op.MAX, (1,)), Op.ADD, (0,)), {(AxisType.UNROLL, 6)}),
     "softmax":      (softmax(x(5, N)),               {(AxisType.UPCAST, LANES), (AxisType.UNROLL, LANES)}),
     "transposed":   (b.exp2(b.permute(x(N, 5), (1, 0))), set()),
 }
