@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from uops.fuzz.positions import COMPARISONS, filled, make_indices, make_selected, make_sequence
-from uops.fuzz.values import array, beside_halfway, beside_rounding, edge_bits, number
+from uops.fuzz.values import array, beside_halfway, beside_rounding, edge_bits, number, rounds
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind
@@ -126,11 +126,11 @@ def _make_choices(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 def _make_cast(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     """Of any value, or of data of which every bit counts."""
-    source = m.draw.choice([k for k in m.dtypes if k is not d] or [d])
-    rounds = source.is_float if d.is_integer else d.is_float and source is not dt.bool_
-    if rounds and m.inside is None and m.draw.chance(30):
+    rounding = [k for k in m.dtypes if rounds(k, d)]
+    if rounding and m.inside is None and m.draw.chance(30):
+        source = m.draw.choice(rounding)
         return b.cast(m.given(source, beside_rounding(m.draw, source, d, shape)), d)
-    return b.cast(m.value(source, shape, budget), d)
+    return b.cast(m.value(m.draw.choice([k for k in m.dtypes if k is not d] or [d]), shape, budget), d)
 
 
 def _make_threefry(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:

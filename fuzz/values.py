@@ -169,9 +169,22 @@ def beside_halfway(draw: Draw, d: DType, shape: tuple[int, ...]) -> tuple[Array,
     return a, b, c
 
 
+def rounds(source: DType, target: DType) -> bool:
+    """Whether a Cast drops digits of numbers."""
+    if not target.is_float:
+        return source.is_float and target.is_integer
+    return source.man_bits > target.man_bits if source.is_float else source.is_integer and _digits(source) > target.man_bits + 1
+
+
+def _digits(d: DType) -> int:
+    """Of an integer's magnitude."""
+    return d.bits - d.is_signed
+
+
 def beside_rounding(draw: Draw, source: DType, target: DType, shape: tuple[int, ...]) -> Array:
-    """Numbers of `source` of which a Cast to `target` depends on every bit, or on the ends of its range: for an integer `target`
-    from all over its range and a little beyond; else halfway between two neighbours of `target`, or next to that."""
+    """Numbers of `source`, of which a Cast to `target` drops digits, on every bit of which it depends, or on the ends of its range:
+    for an integer `target` from all over its range and a little beyond; else halfway between two neighbours of `target`, or next to
+    that."""
     rng, n = _generator(draw), math.prod(shape)
     if target.is_integer:
         low = -1.25 if target.is_signed else -0.25
@@ -182,11 +195,10 @@ def beside_rounding(draw: Draw, source: DType, target: DType, shape: tuple[int, 
 
 
 def _halfway_integers(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
-    """One more digit than `target` has, and zeros after it, plus or minus one."""
-    digits, held = source.bits - source.is_signed, target.man_bits + 1
-    if digits <= held:
-        return _fill(rng, source, n, "edge")
-    dropped = rng.integers(1, digits - held, n, np.uint64, endpoint=True)
+    """One more digit than `target` has, and zeros after it, plus or minus one; half of them have all digits that `source` has."""
+    held = target.man_bits + 1
+    most = _digits(source) - held
+    dropped = np.where(rng.integers(0, 2, n) > 0, np.uint64(most), rng.integers(1, most, n, np.uint64, endpoint=True))
     head = rng.integers(1 << (held - 1), 1 << held, n, np.uint64)
     x = (head << dropped) + (np.uint64(1) << (dropped - np.uint64(1))) + rng.integers(-1, 2, n).astype(np.uint64)
     return from_bits(np.where(rng.integers(0, 2, n) < source.is_signed, -x, x) & np.uint64(2**source.bits - 1), source)
@@ -194,8 +206,6 @@ def _halfway_integers(rng: np.random.Generator, source: DType, target: DType, n:
 
 def _halfway_floats(rng: np.random.Generator, source: DType, target: DType, n: int) -> Array:
     """Between the numbers of two neighbouring bit patterns."""
-    if source.man_bits <= target.man_bits:
-        return _fill(rng, source, n, "edge")
     bits = rng.integers(0, float_bits(target, target.max_finite), n, np.uint64)
     below, above = (from_bits(x, target).astype(np.float64) for x in (bits, bits + np.uint64(1)))
     with np.errstate(all="ignore"):

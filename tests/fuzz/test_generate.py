@@ -18,8 +18,9 @@ from uops.fuzz import positions, producers, values
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, case, generate
 from uops.fuzz.strategies import arrays, cases
-from uops.fuzz.values import array, beside_halfway, beside_rounding, edge_bits, float_bits
+from uops.fuzz.values import array, beside_halfway, beside_rounding, edge_bits, float_bits, rounds
 from uops.interp import run
+from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dialects import TENSOR_OPS, Dialect
 from uops.spec.dtypes import DType
@@ -181,14 +182,26 @@ def _digits(x: Fraction) -> int:
 
 @pytest.mark.parametrize("target", dt.FLOATS, ids=lambda d: d.short)
 def test_numbers_that_floats_round_are_halfway_or_next_to_that(target: DType) -> None:
-    for source in (*dt.INTS, *dt.FLOATS):
-        wide = source.man_bits > target.man_bits if source.is_float else source.bits - source.is_signed > target.man_bits + 1
+    for source in (d for d in (*dt.INTS, *dt.FLOATS) if rounds(d, target)):
         found = [Fraction(x.item()) for k in range(20) for x in _numbers(SeededDraw(k), source, target)]
-        if wide and source.bits > 16:
+        if source.bits > 16:
             halves = sum(_digits(x) == target.man_bits + 2 for x in found if x)
             longer = sum(_digits(x) > target.man_bits + 2 for x in found if x)
             assert halves > 30 and longer > 60, source
             assert not source.is_signed or any(x < 0 for x in found)
+        if source.is_integer:
+            assert sum(_digits(x) == source.bits - source.is_signed for x in found) > 5
+
+
+@pytest.mark.parametrize("target", (*dt.INTS, *dt.FLOATS), ids=lambda d: d.short)
+def test_a_cast_rounds_where_some_number_does_not_come_back(target: DType) -> None:
+    """Of all digits that the source has, the first and the last are ones."""
+    assert not rounds(target, dt.bool_) and not rounds(dt.bool_, target)
+    for source in (*dt.INTS, *dt.FLOATS) if target.is_float else dt.FLOATS:
+        x = 1 + Fraction(1, 1 << source.man_bits) if source.is_float else Fraction(2 ** (source.bits - source.is_signed - 1) + 1)
+        given = np.array([float(x) if source.is_float else int(x)]).astype(STORAGE[source])
+        (there,) = run(b.cast(b.param(0, (1,), source), target), {"p0": given}).values
+        assert rounds(source, target) == (there.item() != x), source
 
 
 def _numbers(draw: SeededDraw, source: DType, target: DType) -> list[np.generic]:
