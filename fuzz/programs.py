@@ -24,6 +24,7 @@ from uops.spec.ops import Op
 #: What the values of statements are made of; memory and bodies are the statements' business.
 _VALUES = FEATURES - {"assign", "call", "group", "shards", "everywhere", "sink", "buffer", "slice"}
 _DTYPES = (dt.float32, dt.int32, dt.uint8, dt.float16, dt.int64, dt.bool_, dt.bfloat16, dt.float64)
+_NUMBERS = tuple(d for d in _DTYPES if d is not dt.bool_)
 
 
 @dataclass
@@ -53,11 +54,15 @@ class Program:
         return _Memory(b.buffer(size, d, unique=unique), d, size)
 
     def view(self, x: _Memory) -> UOp:
-        """A reference to the memory or to a part of it."""
+        """A reference to the memory or to a part of it, sometimes as of another dtype."""
         found = x.now
-        if x.size > 1 and self.draw.chance(40):
-            lo = self.draw.integer(0, x.size - 1)
-            found = b.shrink(found, [lo], [self.draw.integer(1, x.size - lo)])
+        others = [d for d in _NUMBERS if d is not x.dtype and x.size * x.dtype.itemsize % d.itemsize == 0]
+        if others and x.dtype is not dt.bool_ and self.draw.chance(15):
+            found = b.bitcast(found, self.draw.choice(others))
+        size = found.shape[0]
+        if size > 1 and self.draw.chance(40):
+            lo = self.draw.integer(0, size - 1)
+            found = b.shrink(found, [lo], [self.draw.integer(1, size - lo)])
         rows = [k for k in (2, 3, 4) if found.shape[0] % k == 0]
         if rows and self.draw.chance(50):
             found = _rows(found, self.draw.choice(rows))
@@ -85,7 +90,7 @@ class Program:
         x = self.draw.choice(self.memories)
         ref = self.view(x)
         shape = tuple(ref.shape)
-        own, value = None, self.m.value(x.dtype, shape, self.draw.integer(1, 5))
+        own, value = None, self.m.value(ref.dtype, shape, self.draw.integer(1, 5))
         if self.draw.chance(40):
             own = b.flip(ref, [True] * len(shape)) if self.draw.chance(50) else ref
             value = own if self.draw.chance(20) else UOp(Op.WHERE, (self.m.value(dt.bool_, shape, 1), own, value))
@@ -95,7 +100,7 @@ class Program:
         gate = (self.m.value(dt.bool_, shape, 1),) if self.draw.chance(15) else ()
         if self.draw.chance(30) and value is not own:  # what was stored is used as it was; a view would be read as it is then (R55)
             self.values.append(value)
-            self.m.made.setdefault((x.dtype, shape), []).append(value)
+            self.m.made.setdefault((ref.dtype, shape), []).append(value)
         x.now, x.reads = b.after(x.now, b.store(ref, value, *gate)), []
 
     def compute(self) -> None:

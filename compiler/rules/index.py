@@ -95,15 +95,19 @@ def _common_factor(found: Binding) -> dict[str, UOp] | None:
 
 
 def _narrow(op: Op) -> Witness:
-    """The canonical form of x + m or x - m, where int32 holds it: an index in a kernel has a width (R08)."""
+    """The canonical form of x + m or x - m, where int32 holds x and it: an index in a kernel has a width (R08), and so has m."""
 
     def propose(found: Binding) -> dict[str, UOp] | None:
         k = number(int(node(found, "m").arg.value))
         total = build(linear(UOp(op, (node(found, "x"), k))))
-        bounds = total.min_max
-        return {"k": k, "q": total} if bounds is not None and -(2**31) <= bounds[0] and bounds[1] < 2**31 else None
+        return {"k": k, "q": total} if _is_narrow(node(found, "x")) and _is_narrow(total) else None
 
     return propose
+
+
+def _is_narrow(u: UOp) -> bool:
+    bounds = u.min_max
+    return bounds is not None and -(2**31) <= bounds[0] and bounds[1] < 2**31
 
 
 def _sum_rule(name: str, lhs: Pattern, rhs: Pattern, when: Pattern, propose: Witness) -> Rule:

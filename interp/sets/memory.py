@@ -14,18 +14,21 @@ BY_NUMPY = {f.np: f for f in LAYOUT.values() if f.dtype is not dt.index}
 
 
 class Patchwork:
-    """The sets in one storage: `held` has them where `open`, elsewhere the storage's own data is exact."""
+    """The sets in one storage: `held` has them where `open`, elsewhere the storage's own data is exact. `loose` says of each byte
+    whether it is one of a set, where an element was written in parts; None before that."""
 
     def __init__(self, storage: Storage) -> None:
         self.layout = BY_NUMPY[storage.data.dtype]
         n = storage.data.size
         self.held = owned(as_loose(self.layout, np.zeros(n, self.layout.np)))
         self.open = np.zeros(n, np.bool_)
+        self.loose: Array | None = None
 
     def copy(self) -> Patchwork:
         """An independent copy: a Load may still ask for what was here before the next Store."""
         twin = object.__new__(Patchwork)
         twin.layout, twin.held, twin.open = self.layout, owned(self.held), self.open.copy()
+        twin.loose = None if self.loose is None else self.loose.copy()
         return twin
 
     def whole(self, data: Array) -> Loose:
@@ -56,12 +59,11 @@ class Patchwork:
         return out
 
     def _overlap(self, ref: Ref) -> Array:
-        size, own = ref.node.dtype.itemsize, self.layout.np.itemsize
-        places = places_of(ref)
-        found = np.zeros(places.shape, np.bool_)
-        for byte in range(0, max(size, 1), 1):
-            found |= self.open[(places + byte) // own]
-        return found
+        """The elements of `ref` with a byte of a set."""
+        return np.asarray(self._by_byte()[_bytes(ref, places_of(ref))].any(-1))
+
+    def _by_byte(self) -> Array:
+        return np.repeat(self.open, self.layout.np.itemsize) if self.loose is None else self.loose
 
     def write(self, ref: Ref, value: Value, live: Value | None) -> None:
         """Record a Store. Where it is not known whether an element is written, anything may be there."""
@@ -80,31 +82,50 @@ class Patchwork:
             return
         at = self._elements(ref).reshape(-1)
         where = np.flatnonzero(sure)
-        self.open[at[where]] = False
+        self._mark(at[where], False)
         if isinstance(value, Loose):
             part = value.map(lambda x, lead: x.reshape(*x.shape[:lead], -1)[..., where])
             part = part if r is f else bitcast(r, f, part)
-            varied = np.flatnonzero(~part.exact() | (np.isnan(part.best) if f.is_float else False))
+            varied = np.flatnonzero(_varies(part))
             patch(self.held, at[where[varied]], part.map(lambda x, lead: x[..., varied]))
-            self.open[at[where[varied]]] = True
-        self._forget(at[np.flatnonzero(unsure)])
+            self._mark(at[where[varied]], True)
+        lost = at[np.flatnonzero(unsure)]
+        self._mark(lost, True)
+        self._forget(lost)
+
+    def _mark(self, at: Array, is_open: bool) -> None:
+        """Whole elements as such that have a set, or have none."""
+        self.open[at] = is_open
+        if self.loose is not None:
+            self.loose.reshape(len(self.open), -1)[at] = is_open
 
     def _forget(self, at: Array) -> None:
+        """The sets of open elements are *any*."""
         if at.size:
             patch(self.held, at, anything(self.layout, np.zeros(at.size, self.layout.np)))
-            self.open[at] = True
 
     def forget_all(self) -> None:
         """Anything may be anywhere."""
+        self._mark(np.arange(self.open.size), True)
         self._forget(np.arange(self.open.size))
 
     def _smear(self, ref: Ref, value: Value, sure: Array, unsure: Array) -> None:
         """A Store through another item size: an element with any byte of a set in it may be anything."""
-        size, own = ref.node.dtype.itemsize, self.layout.np.itemsize
-        spread = unsure | (sure & ~value.exact() if isinstance(value, Loose) else False)
-        places = places_of(ref)
-        gone = np.unique((places[spread][:, None] + np.arange(size)) // own)
-        if size >= own:
-            whole = (places[sure & ~spread][:, None] + np.arange(0, size, own)) // own
-            self.open[whole.reshape(-1)] = False
-        self._forget(gone)
+        own, places = self.layout.np.itemsize, places_of(ref)
+        spread = unsure | (sure & _varies(value) if isinstance(value, Loose) else False)
+        known, lost = (_bytes(ref, places[which]).reshape(-1) for which in (sure & ~spread, spread))
+        self.loose = self._by_byte()
+        self.loose[known], self.loose[lost] = False, True
+        at = np.unique(np.concatenate([known, lost]) // own)
+        self.open[at] = self.loose.reshape(-1, own)[at].any(1)
+        self._forget(at[self.open[at]])
+
+
+def _bytes(ref: Ref, places: Array) -> Array:
+    """The positions of all bytes of elements of `ref`, which begin at `places`."""
+    return np.asarray(places[..., None] + np.arange(ref.node.dtype.itemsize))
+
+
+def _varies(v: Loose) -> Array:
+    """Where a set has more than one bit pattern: NaN is a class of many (R20)."""
+    return np.asarray(~v.exact() | (np.isnan(v.best) if v.layout.is_float else False))

@@ -193,7 +193,7 @@ def test_numbers_that_floats_round_are_halfway_or_next_to_that(target: DType) ->
             assert sum(_digits(x) == source.bits - source.is_signed for x in found) > 5
 
 
-@pytest.mark.parametrize("target", (*dt.INTS, *dt.FLOATS), ids=lambda d: d.short)
+@pytest.mark.parametrize("target", [*dt.INTS, *dt.FLOATS], ids=lambda d: d.short)
 def test_a_cast_rounds_where_some_number_does_not_come_back(target: DType) -> None:
     """Of all digits that the source has, the first and the last are ones."""
     assert not rounds(target, dt.bool_) and not rounds(dt.bool_, target)

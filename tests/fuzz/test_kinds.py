@@ -85,6 +85,16 @@ def test_statements_write_memory_again_after_it_was_read() -> None:
     assert sum(any(u.op is Op.AFTER for u in g) for g in graphs) > 350  # of 92 %, which deviate by 5
 
 
+def test_statements_read_and_write_memory_as_of_another_dtype() -> None:
+    graphs = [toposort(s.graph) for s in some("programs", 400)]
+    for op in (Op.STORE, Op.LOAD):
+        assert sum(any(u.op is op and _is_recast(u.src[0]) for u in g) for g in graphs) > 8, op
+
+
+def _is_recast(reference: UOp) -> bool:
+    return any(u.op is Op.BITCAST for u in toposort(reference, gate=lambda u: u.op in MOVEMENT))
+
+
 def _stored_before(store: UOp) -> bool:
     return any(u.op is Op.STORE for u in toposort(store.src[0]))
 

@@ -141,6 +141,39 @@ def test_a_slice_of_other_item_size_marks_the_elements_it_touches():
     assert found.values[0].kinds() == {"exact": 3, "points": 0, "interval": 0, "any": 1}
 
 
+def test_bytes_that_are_written_over_a_set_are_known():
+    """Of elements of four bytes: all of one, half of two, and the other half of one of these."""
+    given = {"p0": X, "p1": np.zeros(2, np.uint16), "p2": np.zeros(4, np.uint8)}
+    first = b.assign(_buffer(), _sine())
+    word = _stored(first, dt.uint16, 6, b.param(1, (2,), dt.uint16))
+    both = _stored(word, dt.uint8, 18, b.param(2, (4,), dt.uint8))
+    rest = _stored(both, dt.uint8, 16, b.shrink(b.param(2, (4,), dt.uint8), (0,), (2,)))
+    assert _any(both, given) == [4, 5] and _any(rest, given) == [5]
+    assert not allowed(rest, given).values[0].width_ulps()[3:5].any()
+    assert _any(b.bitcast(both, dt.uint8), given) == [*range(12), 16, 17, *range(22, 32)]
+    assert _any(b.bitcast(first, dt.uint8), given) == [*range(32)]
+
+
+def _stored(memory: UOp, d: dt.DType, at: int, value: UOp) -> UOp:
+    return b.after(memory, b.store(b.shrink(b.bitcast(memory, d), (at,), (value.shape[0],)), value))
+
+
+def _any(u: UOp, given: dict[str, np.ndarray]) -> list[int]:
+    """The elements that may be anything."""
+    found = allowed(u, given).values[0]
+    return [k for k in range(found.best.size) if found.kinds(slice(k, k + 1))["any"]]
+
+
+def test_r20_a_nan_that_was_computed_has_free_bits_in_wider_memory_too():
+    nan = {"p0": np.array([np.nan, 1.0], np.float16), "b1": np.zeros(1, np.int32)}
+    memory = _buffer(dt.int32, 1)
+    halves = b.bitcast(memory, dt.float16)
+    p = b.param(0, (2,), dt.float16)
+    computed = allowed(b.after(memory, b.store(halves, UOp(Op.TRUNC, (p,)))), nan).values[0]
+    moved = allowed(b.after(memory, b.store(halves, b.flip(p, (True,)))), nan).values[0]
+    assert computed.kinds()["any"] and moved.exact
+
+
 def test_an_inexact_index_selects_every_possible_element():
     t = np.arange(10, dtype=np.int32)
     where = b.cast(b.mul(b.sin(b.param(1, (2,), dt.float32)), 4.0), dt.int32)
