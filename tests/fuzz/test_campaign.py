@@ -104,7 +104,7 @@ def test_crashes_errors_and_values_are_found_reduced_and_merged(tmp_path: Path) 
 
 
 def test_findings_of_the_compiler_are_named_by_pass_and_rule(tmp_path: Path) -> None:
-    found = ran("Compiled", tmp_path, 3 * BATCH, options={"rule": True}, oracles=("allowed",))
+    found = ran("Compiled", tmp_path, 8 * BATCH, options={"rule": True}, oracles=("allowed",))
     assert [f.key for f in found.found] == [("allowed", "select", "planted")]
     assert (found.found[0].nodes or 99) <= 6
     assert found.found[0].file == f"{found.found[0].k}-allowed-select-planted.uops"
@@ -137,7 +137,7 @@ def test_a_toolchain_that_dies_is_the_finding_of_the_case_whose_text_it_had() ->
 
 
 def test_a_hang_is_a_finding(tmp_path: Path) -> None:
-    c = Campaign(setup("Hanging"), tmp_path, cases=2 * BATCH, limits=Limits(timeout=4.0), most=3, until=1)
+    c = Campaign(setup("Hanging"), tmp_path, cases=12 * BATCH, limits=Limits(timeout=4.0), most=3, until=1)
     found = c.run()
     assert {f.triaged.fault.kind for f in found.found} == {"timeout"}
     assert c.restarts >= 2
