@@ -97,10 +97,11 @@ def _values(u: UOp, rng: np.random.Generator) -> Array:
     if d.kind is Kind.BOOL:
         return rng.integers(0, 2, TRIED).astype(np.bool_)
     lo, hi = _bounds(u)
-    found = rng.integers(0, hi - lo, TRIED, np.uint64, endpoint=True).astype(object) + lo
-    edges = [v for v in (lo, hi, lo + 1, hi - 1, -1, 0, 1, 2, 3) if lo <= v <= hi]
-    found[::3] = rng.choice(np.array(edges, object), len(found[::3]))
-    return found if d is dt.index else found.astype(STORAGE[d])
+    base = lo if d is dt.index and not -(1 << 63) <= lo <= hi < 1 << 63 else 0  # what no array of words holds
+    found = rng.integers(lo - base, hi - base, TRIED, STORAGE[d].type, endpoint=True)
+    edges = [v - base for v in (lo, hi, lo + 1, hi - 1, -1, 0, 1, 2, 3) if lo <= v <= hi]
+    found[::3] = rng.choice(np.array(edges, STORAGE[d]), len(found[::3]))
+    return found.astype(object) + base if base else found
 
 
 @functools.cache

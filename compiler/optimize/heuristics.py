@@ -120,7 +120,8 @@ def _output_lane(s: Schedule, f: Facts, lanes: int) -> UOp | None:
     if not inner or (rows is not None and extent(rows) >= REUSED_ROWS):
         return lane
     across = sum(f.gather_cost(lane, f.below(u)) for u in inner)
-    along = [_cost_along(f, u, [r for v in inner if extent(r := closed_by(v)[-1]) >= lanes]) for u in inner]
+    last = [r for u in inner if extent(r := closed_by(u)[-1]) >= lanes]
+    along = [_cost_along(f, u, last) for u in inner]
     return None if None not in along and sum(filter(None, along)) < across else lane
 
 

@@ -23,8 +23,7 @@ from uops.compiler.log import note
 from uops.compiler.optimize.accesses import accesses
 from uops.compiler.optimize.facts import extent
 from uops.compiler.optimize.schedule import Schedule, next_id
-from uops.compiler.optimize.stage import device_of
-from uops.compiler.passes.accumulate import identity, position
+from uops.compiler.passes.accumulate import device_of, identity, position
 from uops.compiler.target import Machine
 from uops.spec import build as B
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg

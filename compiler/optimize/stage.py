@@ -17,7 +17,7 @@ from uops.compiler.linear import linear, number
 from uops.compiler.log import note
 from uops.compiler.loops import in_order
 from uops.compiler.optimize.schedule import Schedule, axis_of, next_id
-from uops.compiler.passes.accumulate import position
+from uops.compiler.passes.accumulate import device_of, position
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace, BufferArg, LoadArg, RangeArg
@@ -107,11 +107,6 @@ def extent_of(r: UOp) -> int:
     extent = axis_of(r).extent
     assert isinstance(extent, int)
     return extent
-
-
-def device_of(value: UOp) -> str:
-    """Where a value's Buffer lies."""
-    return value.device if isinstance(value.device, str) else "CPU"
 
 
 def repeated(s: Schedule, least_work: int, costs: Callable[[Sequence[UOp]], dict[UOp, int]]) -> list[tuple[UOp, tuple[UOp, ...]]]:

@@ -74,8 +74,7 @@ def opened(u: UOp, outer: Sequence[UOp], unique: int, loops: Sequence[UOp] = ())
     """The register of Reduce `u`, an element per iteration of `loops`, whose extents are constants, and what stores the identity
     there in every iteration of the loops `outer`."""
     sizes, wide = [int(r.src[0].arg.value) for r in loops], wide_of(u.dtype)
-    device = u.device if isinstance(u.device, str) else "CPU"
-    register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, device, AddrSpace.REG, unique))
+    register = UOp(Op.BUFFER, (), BufferArg(math.prod(sizes), wide, device_of(u), AddrSpace.REG, unique))
     before = position(B.after(register, *outer) if outer else register, loops, sizes)
     return register, B.nested(B.store(before, identity_in(u.arg.op, u.dtype, wide)), in_order(loops))
 
@@ -88,6 +87,11 @@ def combined(u: UOp, running: UOp, value: UOp) -> UOp:
 def identity_in(op: Op, d: DType, wide: DType) -> UOp:
     """The identity of the value's own dtype, in the accumulator's: e4m3 has no -inf."""
     return identity(op, wide) if d.kind is not Kind.FLOAT else B.const(identity(op, d).const, wide)
+
+
+def device_of(value: UOp) -> str:
+    """Where a value's Buffer lies."""
+    return value.device if isinstance(value.device, str) else "CPU"
 
 
 def position(memory: UOp, index: Sequence[UOp] = (), sizes: Sequence[int] = ()) -> UOp:
