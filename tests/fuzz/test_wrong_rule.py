@@ -57,6 +57,7 @@ def test_values_far_from_0_are_tried(lo: int, hi: int) -> None:
     assert is_wrong(b.mul(n, b.index(2)), n)
     assert is_wrong(b.mod(n, b.index(2)), b.index(0))
     assert not is_wrong(b.sub(b.mul(n, b.index(2)), n), n)
+    assert not is_wrong(b.lt(n, b.index(lo)), b.const(False))
 
 
 def test_nothing_is_said_of_a_range_up_to_a_variable() -> None:

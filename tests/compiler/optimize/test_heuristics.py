@@ -122,6 +122,13 @@ def test_a_reduction_of_sums_of_a_short_row_is_no_kernel_without_loops() -> None
     np.testing.assert_allclose(t.numpy(), x.sum(2).max(), rtol=1e-6)
 
 
+def test_lanes_of_a_reduction_are_not_done_side_by_side_in_those_of_another() -> None:
+    """What the outer one changes is no load."""
+    t = (Tensor(np.ones(64, np.float32)) * Tensor.arange(48).reshape(48, 1).cast(dt.float32)).max(1).sum(0)
+    s = choose(first(capture(t).graph), WIDE, count(100))
+    assert [n for letter, n in shape(s) if letter in "ur"] == [64]
+
+
 def test_columns_that_are_gathered_lie_in_few_vectors() -> None:
     """What they load does not stream, and their bodies are long."""
     i = Tensor(np.zeros((40, 640), np.int32))
