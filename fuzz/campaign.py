@@ -220,7 +220,7 @@ class _State:
         self.triaged: dict[int, Triaged | None] = {}
         self.reduced: dict[int, Json] = {}
         self._low = 0
-        for line in journal.lines[1:]:
+        for line in journal.lines():
             for about, found in line.items():
                 self.learn(about, found)
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,20 @@ class OtherCampaign(UopsError):
 
 
 class Journal:
-    """Append-only, for several threads of one process."""
+    """Append-only, for several threads of one process. What it says is read from the disk, as a long campaign's fills memories."""
 
     def __init__(self, path: Path, heading: Json) -> None:
         """Open or begin. Raises OtherCampaign, and OSError."""
         self.path = path
-        self.lines = _whole(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        found = _mended(path)
         heading = json.loads(json.dumps(heading))
-        if self.lines and self.lines[0] != heading:
-            wrong = [k for k in sorted(heading.keys() | self.lines[0].keys()) if heading.get(k) != self.lines[0].get(k)]
+        if found is not None and found != heading:
+            wrong = [k for k in sorted(heading.keys() | found.keys()) if heading.get(k) != found.get(k)]
             raise OtherCampaign(f"{path} is of another campaign: it differs in {', '.join(wrong)}")
         self._lock = threading.Lock()
         self._file = path.open("ab")
-        if not self.lines:
+        if found is None:
             self.add(heading)
 
     def add(self, line: Json) -> None:
@@ -47,12 +49,17 @@ class Journal:
             self._file.write(data)
             self._file.flush()
             os.fsync(self._file.fileno())
-            self.lines.append(json.loads(data))
+
+    def lines(self) -> Iterator[Json]:
+        """Every line but the heading, in the order of their writing; not for use beside `add`."""
+        with self.path.open("rb") as f:
+            next(f)
+            yield from map(json.loads, f)
 
     def of(self, key: str) -> list[Json]:
         """The lines about something, in the order of their writing."""
         with self._lock:
-            return [line[key] for line in self.lines if key in line]
+            return [line[key] for line in self.lines() if key in line]
 
     def close(self) -> None:
         self._file.close()
@@ -68,23 +75,23 @@ def tree(package: Path = PACKAGE) -> str:
     return found.hexdigest()
 
 
-def _whole(path: Path) -> list[Json]:
-    """The lines of a journal; what follows the last whole one is taken away."""
+def _mended(path: Path) -> Json | None:
+    """The first line of a journal, None where there is none; what follows the last whole line is taken away."""
     if not path.is_file():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return []
-    data = path.read_bytes()
-    kept = data[: data.rfind(b"\n") + 1]
-    found = []
+        return None
+    first: Json | None = None
     good = 0
-    for raw in kept.splitlines(keepends=True):
-        try:
-            found.append(json.loads(raw))
-        except ValueError:  # a block that never reached the disk
-            break
-        good += len(raw)
-    if good < len(data):
-        with path.open("r+b") as f:
+    with path.open("r+b") as f:
+        for raw in f:
+            if not raw.endswith(b"\n"):
+                break
+            try:
+                line = json.loads(raw)
+            except ValueError:  # a block that never reached the disk
+                break
+            first = line if first is None else first
+            good += len(raw)
+        if good < f.seek(0, os.SEEK_END):
             f.truncate(good)
             os.fsync(f.fileno())
-    return found
+    return first

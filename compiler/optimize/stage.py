@@ -116,18 +116,32 @@ def repeated(s: Schedule, least_work: int, costs: Callable[[Sequence[UOp]], dict
     inner = _inner_loops(s)
     if len(inner) < 2:
         return []
-    needs, work = open_ranges(order), costs(order)
+    needs, work, bounded = open_ranges(order), costs(order), _bounded(order)
     marked = {r: _marked(order, r) for r in inner}
     found: dict[tuple[UOp, UOp], list[tuple[UOp, tuple[UOp, ...]]]] = {}
     for u in reversed(order):
         own = [r for r in needs[u] if r in inner]
-        if u.op not in ALU or u.dtype not in dt.STORABLE or len(own) != 1 or work[u] < least_work:
+        if u.op not in ALU or u.dtype not in dt.STORABLE or len(own) != 1 or work[u] < least_work or u in bounded:
             continue
         r = own[0]
         key = marked[r][u], r.src[0]
         found.setdefault(key, []).append((u, (r,)))
     alike = [uses for uses in found.values() if len({loops for _, loops in uses}) > 1]
     return max(alike, key=lambda uses: work[uses[0][0]], default=[])
+
+
+def _bounded(order: Sequence[UOp]) -> set[UOp]:
+    """The numbers of which addresses and gates are made and of which more is known than their dtype says. In memory they would lose
+    their bounds, which say that an address fits a word and lies inside (R08, R45)."""
+    reached = toposort(*(i for u in order for i in _deciding(u)))
+    return {u for u in reached if u.dtype in dt.INTS and u.min_max not in (None, (u.dtype.min, u.dtype.max))}
+
+
+def _deciding(u: UOp) -> tuple[UOp, ...]:
+    """What says where memory is, or whether it is accessed."""
+    if u.op is Op.INDEX:
+        return u.src[1:]
+    return u.src[2:] if u.op in (Op.LOAD, Op.STORE) else ()
 
 
 _MARK = UOp(Op.RANGE, (number(1),), RangeArg(-1, AxisType.LOOP))

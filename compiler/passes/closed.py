@@ -201,6 +201,8 @@ def _selected(op: Op, value: UOp, conditions: tuple[UOp, ...], r: UOp, simplify:
         if solved is None:
             continue
         s = simplify(solved.other if solved.factor == 1 else UOp(Op.IDIV, (solved.other, number(solved.factor))))
+        if not _is_narrow(s):
+            continue
         gates = [UOp(Op.CMPGE, (s, ZERO)), UOp(Op.CMPLT, (s, r.src[0]))]
         if abs(solved.factor) != 1:
             gates.append(UOp(Op.CMPEQ, (UOp(Op.MOD, (solved.other, number(solved.factor))), ZERO)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from uops.compiler.linear import number
 from uops.compiler.passes.closed import close
 from uops.compiler.passes.views import STEP, ZERO, Index, Indexing
 from uops.spec import build as B
@@ -85,11 +86,6 @@ def _varies(u: UOp) -> bool:
     return u.op is not Op.CONST
 
 
-def _general(axis: int, n: Dim) -> UOp:
-    """A Range that stands for an index on that axis; the index 0 where there is one element."""
-    return ZERO if n == 1 else UOp(Op.RANGE, (dim_node(n),), RangeArg(-1 - axis, AxisType.LOOP))
-
-
 class _Search:
     """The search for the closed form of one Reduce."""
 
@@ -101,7 +97,7 @@ class _Search:
 
     def close(self, u: UOp) -> Closed | None:
         shape = u.src[0].shape
-        coords = tuple(_general(k, n) for k, n in enumerate(shape))
+        coords = tuple(self.general(k, n) for k, n in enumerate(shape))
         value = self.at.simplify(self.element(u.src[0], coords))
         left = {k: coords[k] for k in u.arg.axes if coords[k] is not ZERO}
         if len(self.elements) > _MOST:
@@ -115,6 +111,12 @@ class _Search:
             return None
         own = tuple(ZERO if k in u.arg.axes else i for k, i in enumerate(coords))
         return Closed(own, self.used(value), value, left)
+
+    def general(self, axis: int, n: Dim) -> UOp:
+        """A Range that stands for an index on that axis; the index 0 where there is one element. Its bound is in normal form, so
+        that it is the Range which simplified expressions have."""
+        bound = self.at.simplify(dim_node(n))
+        return ZERO if bound is number(1) else UOp(Op.RANGE, (bound,), RangeArg(-1 - axis, AxisType.LOOP))
 
     def depends(self, e: UOp, r: UOp) -> bool:
         pending, seen = [e], set[UOp]()
@@ -159,7 +161,9 @@ class _Search:
     # Elements
 
     def leaf(self, u: UOp, coords: Index, gate: UOp | None = None) -> UOp:
-        """A placeholder for an element."""
+        """A placeholder for an element, which is there where `coords` are inside of `u`: what is chosen elsewhere may be computed."""
+        for i, n in zip(coords, u.shape, strict=True):
+            gate = self.at.both(gate, self.at.inside(i, ZERO, dim_node(n)))
         found = Leaf(u, coords, gate)
         if found not in self.named:
             bounds = u.min_max if not u.dtype.is_float else None

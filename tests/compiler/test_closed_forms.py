@@ -231,6 +231,42 @@ def test_a_range_of_symbolic_extent_is_closed() -> None:
         agree(graph, {"n": value})
 
 
+def test_an_extent_that_is_not_in_normal_form() -> None:
+    """FOUND 057: what is read inside of the padding depends on the loop, whose bound is simplified."""
+    n = b.variable("n", 1, 4)
+    x = b.mul(p(0, n, dtype=I32), b.cast(b.variable("k", -9, 9), I32))
+    graph = b.reduce(b.pad(x, (0,), (UOp(Op.ADD, (n, number(0))),)), Op.ADD, (0,))
+    for value in (1, 3):
+        agree(graph, {"n": value, "k": 2, "p0": np.arange(5, 5 + value, dtype=np.int32)})
+    one = UOp(Op.ADD, (UOp(Op.SUB, (n, n)), number(1)))
+    agree(b.reduce(b.expand(b.reshape(p(0, dtype=I32), (1,)), (one,)), Op.ADD, (0,)), {"n": 2, "p0": np.int32(7)})
+
+
+def test_what_lies_outside_of_memory_is_not_read_where_it_is_not_chosen() -> None:
+    """FOUND 060: a sum of equal elements inside of a padding is a multiple of one, which is there where the padding is not."""
+    x = b.expand(b.pad(p(0, 1, 18), (0, 10), (1, 31)), (3, 31))
+    v = b.reshape(b.cast(b.variable("v", 0, 9), I32), (1, 1))
+    chosen = masked(b.eq(b.expand(v, (3, 31)), p(1, 1, 31, dtype=I32)), x, 0.0)
+    graph = b.reduce(chosen, Op.ADD, (0,))
+    assert loops(graph) == []
+    (call,) = rangeify(callify(graph)).src
+    read = [u for u in toposort(call.src[0]) if u.op is Op.LOAD and u.dtype is F32]
+    assert [len(u.src) for u in read] == [3]  # gated
+    agree(
+        graph,
+        {"p0": np.arange(18, dtype=np.float32).reshape(1, 18), "p1": (np.arange(31, dtype=np.int32) % 2).reshape(1, 31), "v": 1},
+    )
+
+
+def test_the_place_of_one_element_may_be_the_negative_of_any_word() -> None:
+    """FOUND 058: the sum over r < 4 of (-r == x ? r + 10 : 0); where the negative fits, the loop is gone."""
+    for d, left in ((dt.int64, [4]), (dt.int32, [])):
+        x, r = column(p(0, 6, dtype=d)), b.cast(row(4), d)
+        graph = b.reduce(masked(b.eq(b.mul(r, -1), x), b.add(r, 10)), Op.ADD, (1,))
+        assert loops(graph) == left
+        agree(graph, {"p0": np.array([0, -1, -3, -4, d.max, d.min], d.name)})
+
+
 def test_a_condition_whose_bounds_exceed_64_bits_is_not_solved() -> None:
     r = UOp(Op.RANGE, (number(10),), RangeArg(0, AxisType.REDUCE))
     simplify, simple = Rewriter(INDEXING), lambda e, u: u in toposort(e)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import py_compile
 import signal
 import subprocess
 import sys
@@ -89,6 +90,8 @@ def test_an_overlay_has_the_changed_file_and_the_tree_does_not(tmp_path: Path) -
 
 
 def test_an_overlay_keeps_what_python_has_compiled_of_other_files(tmp_path: Path) -> None:
+    for name in ("linear", "fold"):
+        py_compile.compile(str(hunt.PACKAGE / f"compiler/{name}.py"), doraise=True)
     path = overlay(tmp_path / "path", {"compiler/fold.py": "HERE = 1\n"}) / "uops/compiler/__pycache__"
     linked = {p.name.partition(".")[0] for p in path.iterdir()}
     assert "linear" in linked and "fold" not in linked

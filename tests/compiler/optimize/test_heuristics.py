@@ -9,6 +9,8 @@ import pytest
 from scheduled_programs import PROGRAMS, inputs, layernorm, matmul, p, softmax
 
 from uops import Tensor
+from uops.backends.llvm.target import LlvmTarget
+from uops.compiler import compile
 from uops.compiler.optimize.accesses import accesses, merged
 from uops.compiler.optimize.heuristics import LONG, choose
 from uops.compiler.optimize.schedule import Schedule, around_fills, begin, reason_against, sink
@@ -267,6 +269,18 @@ def test_a_long_elementwise_body_has_one_vector_per_iteration(operations: int, v
     for k in range(operations):
         u = b.add(u, 1.5 + k)
     assert shape(choose(first(u), WIDE, count(100)))[-1] == ("u", 16 * vectors)
+
+
+@pytest.mark.parametrize("d", [dt.int32, dt.int64])
+def test_places_in_memory_are_computed_again_for_a_second_loop(d: dt.DType) -> None:
+    """FOUND 059: read back from memory, a remainder would be any number, outside of what is indexed, or of no word's negative."""
+    chosen = UOp(Op.INDEX, (b.flip(p(0, 8, dtype=d), (True,)), p(1, 8, dtype=dt.int64)))
+    graph = b.sub(chosen, b.reduce(chosen, Op.MAX, (0,)))
+    kernel = sink(choose(first(graph), WIDE, count(100)))
+    places = [u.src[1] for u in toposort(kernel) if u.op is Op.INDEX and any(i.op is Op.LOAD for i in toposort(u.src[1]))]
+    assert len(places) > 1 and all(u.min_max == (0, 7) for u in places)
+    given = {"p0": np.arange(10, 18).astype(d.name), "p1": np.array([3, 0, 7, 7, 1, 2, 0, 6])}
+    np.testing.assert_array_equal(compile(graph, LlvmTarget())(given).values[0], run(graph, given).values[0])
 
 
 @pytest.mark.parametrize("n", [10, 64, 100])
