@@ -65,7 +65,7 @@ def agreement(
     every: Iterable[Case], target: Target, journal: Path | None = None, execute: Callable[[UOp], Execute] | None = None
 ) -> Iterator[Answer]:
     """The answers, in order; each is in the journal before it is given. `execute` says how to run the machine code of a graph.
-    Raises OtherCampaign where the journal is of another target or of other sources."""
+    Raises OtherCampaign where the journal is of another target or of other sources, and InUse."""
     with nullcontext() if journal is None else closing(Journal(journal, _heading(target))) as kept:
         known = {} if kept is None else answers(kept)
         for c in every:

@@ -79,7 +79,7 @@ class Campaign:
         limits: Limits = LIMITS, most: int = MOST, until: int | None = None, cluster: str | None = None,
     ) -> None:  # fmt: skip
         """`most` questions are asked to reduce a finding; with `until`, no case is begun after so many findings. `cluster` is the
-        address of a Dask scheduler, whose workers do it all; `jobs` says nothing then. Raises BrokenBackend, OtherCampaign,
+        address of a Dask scheduler, whose workers do it all; `jobs` says nothing then. Raises BrokenBackend, OtherCampaign, InUse,
         UnknownKind, NoCluster, OSError."""
         self.setup, self.directory, self.cases, self.seconds = setup, directory, cases, seconds
         self.most, self.until = most, until

@@ -6,6 +6,7 @@ end of a process or of a machine is taken away when the journal is opened, and w
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -25,22 +26,36 @@ class OtherCampaign(UopsError):
     """A directory holds the journal of another campaign."""
 
 
+class InUse(UopsError):
+    """A directory holds the journal of a campaign that is running."""
+
+
 class Journal:
     """Append-only, for several threads of one process. What it says is read from the disk, as a long campaign's fills memories."""
 
     def __init__(self, path: Path, heading: Json) -> None:
-        """Open or begin. Raises OtherCampaign, and OSError."""
+        """Open or begin. Raises OtherCampaign, InUse and OSError."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        found = _mended(path)
-        heading = json.loads(json.dumps(heading))
-        if found is not None and found != heading:
-            wrong = [k for k in sorted(heading.keys() | found.keys()) if heading.get(k) != found.get(k)]
-            raise OtherCampaign(f"{path} is of another campaign: it differs in {', '.join(wrong)}")
         self._lock = threading.Lock()
         self._file = path.open("ab")
+        try:
+            self._begin(json.loads(json.dumps(heading)))
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _begin(self, heading: Json) -> None:
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed, or its process ends
+        except BlockingIOError:
+            raise InUse(f"{self.path} is written by another process, whose campaign it is") from None
+        found = _mended(self.path)
         if found is None:
             self.add(heading)
+        elif found != heading:
+            wrong = [k for k in sorted(heading.keys() | found.keys()) if heading.get(k) != found.get(k)]
+            raise OtherCampaign(f"{self.path} is of another campaign: it differs in {', '.join(wrong)}")
 
     def add(self, line: Json) -> None:
         """Write one line; it is on the disk when this returns."""
@@ -77,8 +92,6 @@ def tree(package: Path = PACKAGE) -> str:
 
 def _mended(path: Path) -> Json | None:
     """The first line of a journal, None where there is none; what follows the last whole line is taken away."""
-    if not path.is_file():
-        return None
     first: Json | None = None
     good = 0
     with path.open("r+b") as f:

@@ -86,7 +86,8 @@ def _same(x: Array, y: Array, zeros: bool) -> Array:
         return np.asarray(x == y)
     bits = f"u{x.dtype.itemsize}"
     same = np.ascontiguousarray(x).view(bits) == np.ascontiguousarray(y).view(bits)
-    a, b = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # of signalling NaNs
+        a, b = x.astype(np.float64), y.astype(np.float64)
     return np.asarray(same | (np.isnan(a) & np.isnan(b)) | (zeros & (a == 0) & (b == 0)))
 
 

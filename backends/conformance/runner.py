@@ -63,7 +63,7 @@ def conform(
     limits: worker.Limits = LIMITS, schedules: Schedules = CHOSEN, journal: Path | None = None,
 ) -> Run:  # fmt: skip
     """Run the suite. Ctrl-C ends it early: what was decided is kept, the rest is `not run`, and `complete` is False. Raises
-    OtherCampaign where the journal is of another run."""
+    OtherCampaign where the journal is of another run, and InUse."""
     start = time.monotonic()
     run = Run(backend, registry.version(backend, instance), tier, rows, {level: {} for level in Level})
     capable = registry.declared(backend, instance)

@@ -161,7 +161,7 @@ class _Search:
     # Elements
 
     def leaf(self, u: UOp, coords: Index, gate: UOp | None = None) -> UOp:
-        """A placeholder for an element, which is there where `coords` are inside of `u`: what is chosen elsewhere may be computed."""
+        """A placeholder for an element, which is there where `coords` are inside of `u`: elsewhere nothing is read."""
         for i, n in zip(coords, u.shape, strict=True):
             gate = self.at.both(gate, self.at.inside(i, ZERO, dim_node(n)))
         found = Leaf(u, coords, gate)

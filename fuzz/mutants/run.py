@@ -32,7 +32,7 @@ class Result(NamedTuple):
 
 
 class Run:
-    """`results` are those so far. Raises OtherCampaign for the directory of a run with other settings, and OSError."""
+    """`results` are those so far. Raises OtherCampaign for the directory of a run with other settings, InUse, and OSError."""
 
     def __init__(self, mutants: Sequence[Mutant], directory: Path, *, seconds: float, jobs: int = 1, seed: int = 0) -> None:
         counted = [m for m in mutants if not m.equivalent]

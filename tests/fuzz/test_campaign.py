@@ -23,7 +23,7 @@ from uops.backends.worker import Limits
 from uops.fuzz import kinds, process
 from uops.fuzz.campaign import BATCH, Campaign, Summary
 from uops.fuzz.examine import Bench, Setup
-from uops.fuzz.journal import Journal, OtherCampaign
+from uops.fuzz.journal import InUse, Journal, OtherCampaign
 from uops.fuzz.process import Examiner
 from uops.fuzz.reproducer import Reproducer, read, size, write
 from uops.spec.errors import SpecError
@@ -270,6 +270,18 @@ def test_a_journal_of_another_campaign_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path / "j", {"campaign": {"seed": 1}, "batch": 32}).close()
     with pytest.raises(OtherCampaign, match="differs in campaign"):
         Journal(tmp_path / "j", {"campaign": {"seed": 2}, "batch": 32})
+
+
+def test_a_journal_is_of_one_campaign_at_a_time(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "j", {"campaign": 1})
+    first.add({"batch": {"number": 0}})
+    with pytest.raises(InUse, match="is written by another process"):
+        Journal(tmp_path / "j", {"campaign": 1})
+    first.add({"batch": {"number": 1}})
+    first.close()
+    again = Journal(tmp_path / "j", {"campaign": 1})
+    assert again.of("batch") == [{"number": 0}, {"number": 1}]
+    again.close()
 
 
 # Reproducers
