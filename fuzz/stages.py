@@ -5,8 +5,8 @@ of callify says which Buffer holds which value), and the first `Fault` of them. 
 
 The TENSOR graph alone has allowed sets (strict), and they judge all stages. A pass that does not change how values are computed
 must keep more, by `KEEPS`: every bit, or every bit unless there is an op of several answers. A NaN is any NaN, except where the
-program only moves values (R28). Where a value is to be stored, memory holds something else at first, so that an element
-that a stage forgets to write is wrong.
+program only moves values (R28), and what may be anything has nothing to keep. Where a value is to be stored, memory holds something
+else at first, so that an element that a stage forgets to write is wrong.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Judge:
         found = next((f for k in self.sets if (f := outside(self._expected, k, after))), None)
         if found is not None or not keeps_bits(name, graph):
             return found
-        return next((f for k in self.sets if (f := differs(k, before[k], after[k]))), None)
+        return next((f for k, s in self.sets.items() if (f := differs(k, before[k], after[k], np.isinf(s.width_ulps())))), None)
 
 
 def outside(expected: Expectation, key: Key, after: Outputs) -> Fault | None:
@@ -168,14 +168,16 @@ _FREE: dict[Keeps, frozenset[Op] | None] = {
 }
 
 
-def differs(key: Key, before: Array, after: Array) -> Fault | None:
-    """Bits that changed; from one NaN to another does not count."""
+def differs(key: Key, before: Array, after: Array, free: Array | None = None) -> Fault | None:
+    """Bits that changed; from one NaN to another does not count, nor where they are `free`, as the bytes of a NaN are (R20)."""
     x, y = before.reshape(-1), after.reshape(-1)
     if x.dtype == object:
         x = x.astype(y.dtype)
     same = bits_of(x) == bits_of(y)
     if not same.all() and x.dtype.kind not in "iub":
         same |= np.isnan(x.astype(np.float64)) & np.isnan(y.astype(np.float64))
+    if free is not None:
+        same |= free.reshape(-1)
     if same.all():
         return None
     k = int(np.flatnonzero(~same)[0])

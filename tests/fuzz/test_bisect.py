@@ -487,6 +487,19 @@ def test_a_sum_in_another_order_is_wrong_only_where_bits_are_kept(name: str, kep
         assert found.fault.message.startswith("output 0, element 0: got 100000008.0 (0x4cbebc21), allowed 100000000.0 (0x4cbebc20)")
 
 
+def test_the_bytes_of_a_nan_are_any_and_those_beside_it_are_kept() -> None:
+    """FOUND 061: a NaN of arithmetic in memory of bytes is any NaN at every stage (R20)."""
+    memory = p(9, 4, dtype=dt.uint8)
+    nan = UOp(Op.RECIP, (b.const(float("nan"), dt.bfloat16),))
+    graph = b.after(memory, b.store(b.bitcast(memory, dt.bfloat16), b.stack(nan, b.const(1.5, dt.bfloat16))))
+    inputs = {"p9": np.zeros(4, np.uint8)}
+    assert bisect(graph, inputs, LLVM) is None
+    less = nodes(lambda u: b.const(1.25, u.dtype) if u is b.const(1.5, dt.bfloat16) else None)
+    found = bisect(graph, inputs, LLVM, behind("callify", less))
+    assert found is not None
+    assert (found.pass_, found.fault.element) == ("callify", 2)
+
+
 def test_every_pass_says_what_it_keeps_and_why() -> None:
     assert KEEPS.keys() == {q.name for q in PIPELINE} | {BACKEND}
     assert all(reason and isinstance(keeps, Keeps) for keeps, reason in KEEPS.values())
