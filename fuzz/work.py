@@ -91,11 +91,12 @@ def _drawn(job: Job) -> tuple[kinds.Sample, int]:
 
 def _triaged(job: Job, examiner: Examiner) -> Json:
     drawn, seed = _drawn(job)
-    found = examiner.triage(*_from(examiner, drawn, seed, job.oracle))
+    found = examiner.triage(*settled(examiner, drawn, seed, job.oracle))
     return {"k": job.number, "triaged": found and found.to_json()}
 
 
-def _from(examiner: Examiner, drawn: kinds.Sample, seed: int, oracle: str) -> tuple[kinds.Sample, int, str]:
+def settled(examiner: Examiner, drawn: kinds.Sample, seed: int, oracle: str) -> tuple[kinds.Sample, int, str]:
+    """What triage is asked: a sample that holds what the oracle drew, the seed, and who judges it."""
     sample, judge = examiner.settle(drawn, seed, oracle)
     return sample, seed, judge
 
@@ -103,7 +104,7 @@ def _from(examiner: Examiner, drawn: kinds.Sample, seed: int, oracle: str) -> tu
 def _reduced(job: Job, examiner: Examiner) -> Json:
     assert job.first is not None
     first = Triaged.of(job.first)
-    sample, seed, _ = _from(examiner, *_drawn(job), job.oracle)
+    sample, seed, _ = settled(examiner, *_drawn(job), job.oracle)
     last = first
 
     def fails(s: kinds.Sample) -> bool:

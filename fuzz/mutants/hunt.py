@@ -30,6 +30,7 @@ from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, changed
 from uops.fuzz.mutants.overlay import overlay
 from uops.fuzz.oracles import ORACLES
 from uops.fuzz.process import LIMITS, Examiner
+from uops.fuzz.work import settled
 from uops.spec.errors import UopsError
 
 Json = dict[str, Any]
@@ -109,11 +110,17 @@ class Hunter:
         return None
 
     def _is_new(self, found: Kill, setup: Setup) -> bool:
-        """Whether the package without the mutant has no objection to the program; what cannot be asked again counts."""
-        if not found.text:
+        """Whether the package without the mutant has no objection to the program, reduced or as drawn; what ended before there
+        was a program counts."""
+        if not found.cases:
             return True
         if setup.backend not in self._clean:
             self._clean[setup.backend] = Examiner(Setup(setup.backend), PATIENT)
+        clean = self._clean[setup.backend]
+        if not found.text:
+            k = found.cases - 1
+            drawn, seed = kinds.sample(setup.seed, k, setup.kinds), kinds.number(setup.seed, k)
+            return clean.triage(*settled(clean, drawn, seed, found.by)) is None
         with tempfile.NamedTemporaryFile("w", suffix=".uops", encoding="utf-8") as f:
             f.write(found.text)
             f.flush()
@@ -121,7 +128,7 @@ class Hunter:
                 sample, about = reproducer.read(Path(f.name))
             except UopsError:  # what a mutant of the generator's own ground makes
                 return True
-        return self._clean[setup.backend].triage(sample, about["seed"], about["oracle"]) is None
+        return clean.triage(sample, about["seed"], about["oracle"]) is None
 
     # What the package says of itself
 

@@ -157,6 +157,23 @@ def test_what_the_package_itself_shows_is_no_kill(monkeypatch: pytest.MonkeyPatc
         assert not hunter._is_new(found, setup)
 
 
+@pytest.mark.parametrize("k", [0, 4])
+def test_what_was_not_reduced_is_asked_as_it_was_drawn(monkeypatch: pytest.MonkeyPatch, k: int) -> None:
+    setup, asked = Setup("llvm", 3, hunt.KINDS), []
+
+    def triage(self: Examiner, *about: Any) -> None:
+        asked.append(about)
+
+    monkeypatch.setattr(Examiner, "triage", triage)
+    with Hunter(10.0, seed=0) as hunter:
+        assert hunter._is_new(Kill("allowed", "refused", 1.0, k + 1), setup)
+        ((sample, seed, oracle),) = asked
+        assert (sample.graph, seed, oracle) == (kinds.sample(3, k, hunt.KINDS).graph, kinds.number(3, k), "allowed")
+        monkeypatch.setattr(Examiner, "triage", lambda *a: "objects")
+        assert not hunter._is_new(Kill("allowed", "refused", 1.0, k + 1), setup)
+        assert hunter._is_new(Kill("start", "ImportError", 1.0, 0), setup)
+
+
 def test_time_is_that_of_processors() -> None:
     busy, idle = _session("while True: pass"), _session("import time; time.sleep(60)")
     try:
