@@ -17,6 +17,7 @@ from uops.compiler.passes.views import ZERO
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.spec import build as B
+from uops.spec import dtypes as dt
 from uops.spec.args import CallArg, ParamArg, RangeArg
 from uops.spec.axes import AxisType
 from uops.spec.derive.shape import dim_node
@@ -188,7 +189,7 @@ class Finish:
         """The Call of kernel `number`."""
         if kernel.store is None:
             raise Crash(f"the kernel of {kernel.root!r} stores nothing")
-        holes = {hole: self.values[wanted] for hole, wanted in kernel.wanted.items()}
+        holes = {hole: within(self.values[wanted], hole) for hole, wanted in kernel.wanted.items()}
         filled = _fill(kernel.store, holes) if holes else kernel.store
         note("values of addresses", kernel.store, filled, holes, kernel=number)
         memory = _memories(filled)
@@ -223,6 +224,18 @@ def _finished(number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable
     done, loops = canonical(numbered)
     note("numbers of loops", numbered, done, loops, kernel=number)
     return Finished(done, tuple([m.arg.slot for m in memory]), tuple(named))
+
+
+def within(value: UOp, hole: UOp) -> UOp:
+    """What stands for a placeholder: the value, as an expression that lies in the placeholder's bounds. Of what is read back from
+    memory they hold, but nothing says so, and addresses were made by them."""
+    d, bounds, known = value.dtype, hole.arg.bounds, value.min_max
+    if bounds is None or d is dt.bool_ or (known is not None and bounds[0] <= known[0] and known[1] <= bounds[1]):
+        return value
+    signed = B.cast(value, dt.int64) if d.min == 0 else value
+    least, most = (B.const(k, signed.dtype) for k in (bounds[0], -bounds[1]))
+    above = UOp(Op.NEG, (UOp(Op.MAX, (signed, least)),))
+    return B.cast(UOp(Op.NEG, (UOp(Op.MAX, (above, most)),)), d)
 
 
 def _fill(root: UOp, holes: dict[UOp, UOp]) -> UOp:

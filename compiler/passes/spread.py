@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from uops.compiler.linear import number
 from uops.compiler.passes.elements import place_of
-from uops.compiler.passes.kernels import Part, Place, flat_param
+from uops.compiler.passes.kernels import Part, Place, flat_param, within
 from uops.compiler.passes.views import STEP, TRUE, ZERO
 from uops.spec import build as B
 from uops.spec import dtypes as dt
@@ -238,7 +238,8 @@ def _accumulate(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
     if u in state.closed:
         form = state.closed[u]
         put = state.put[u, place]
-        value = substitute(form.value, {**put, **dict(zip(form.leaves, parts, strict=True))})
+        read = {leaf: within(part, leaf) for leaf, part in zip(form.leaves, parts, strict=True)}
+        value = substitute(form.value, {**put, **read})
         left = [put[form.left[k]] for k in sorted(form.left)]
         return UOp(Op.REDUCE, (value, *left), ReduceArg(u.arg.op)) if left else value
     ranges = [i for k, i in enumerate(state.parts[u, place][0][1].coords) if k in u.arg.axes and i is not ZERO]

@@ -302,3 +302,20 @@ def test_a_norm_that_two_kernels_want_is_one_kernel() -> None:
     x = made(0, 4, 8).layernorm()
     out = x + (x @ made(1, 8, 4)) @ made(2, 4, 8)
     assert len(kernels(capture(out).graph)) == 3
+
+
+@pytest.mark.parametrize("d", [dt.int32, dt.int64, dt.uint32, dt.uint64])
+def test_places_that_another_kernel_computed_lie_where_they_did(d: dt.DType) -> None:
+    """FOUND 062: what is read back of a remainder may be any number, for all that its kernel knows; the address says that it is not."""
+    place = UOp(Op.ADD, (UOp(Op.MOD, (b.param(0, (1,), d), b.const(9, d))), b.const(1, d)))
+    graph = UOp(Op.INDEX, (UOp(Op.INDEX, (b.flip(p(1, 10, 4), (True, True)), place)), b.param(2, (336,), dt.int32)))
+    *_, call = rangeify(callify(graph)).src
+    assert len(rangeify(callify(graph)).src) == 2
+    addresses = [u.src[1] for u in toposort(call.src[0]) if u.op is Op.INDEX and u.src[0].shape == (40,)]
+    assert addresses and all(u.min_max[0] >= -4 and u.min_max[1] < 44 for u in addresses)
+    inputs = {
+        "p0": np.array([d.max - 3], d.name),
+        "p1": np.arange(40, dtype=np.float32).reshape(10, 4),
+        "p2": np.zeros(336, np.int32),
+    }
+    np.testing.assert_array_equal(compile(graph, LlvmTarget())(inputs).values[0], run(graph, inputs).values[0])
