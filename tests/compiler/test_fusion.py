@@ -306,7 +306,7 @@ def test_a_norm_that_two_kernels_want_is_one_kernel() -> None:
 
 @pytest.mark.parametrize("d", [dt.int32, dt.int64, dt.uint32, dt.uint64])
 def test_places_that_another_kernel_computed_lie_where_they_did(d: dt.DType) -> None:
-    """FOUND 062: what is read back of a remainder may be any number, for all that its kernel knows; the address says that it is not."""
+    """FOUND 062: what is read back of a remainder may be any number, for all that its kernel knows; the address says it is not."""
     place = UOp(Op.ADD, (UOp(Op.MOD, (b.param(0, (1,), d), b.const(9, d))), b.const(1, d)))
     graph = UOp(Op.INDEX, (UOp(Op.INDEX, (b.flip(p(1, 10, 4), (True, True)), place)), b.param(2, (336,), dt.int32)))
     *_, call = rangeify(callify(graph)).src
