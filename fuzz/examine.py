@@ -6,6 +6,7 @@ Takes: a `Setup`, which says all that decides a campaign, and the number of a ca
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -239,8 +240,8 @@ def made_of(root: UOp) -> tuple[str, ...]:
 
 
 def _reason(e: Refused) -> str:
-    """A refusal without its particulars."""
-    return str(e).split(":")[0].splitlines()[0][:60]
+    """A refusal without its particulars: the rule, but not the node."""
+    return re.split(r" at %\d+ = |:|\n", str(e), maxsplit=1)[0][:60]
 
 
 def _cover(c: Context) -> None:
