@@ -180,6 +180,8 @@ def _load(k: _Kernel, source: UOp, inner: list[UOp]) -> UOp:
             position = b.add(position, b.mul(r, k.draw.choice((1, 1, 2, 3))))
     value = b.load(b.at(source, b.mod(position, n)))
     if k.draw.chance(15) and k.ranges:
-        inside = b.lt(k.ranges[0], k.draw.integer(0, _extent(k.ranges[0])))
-        value = b.load(b.at(source, b.mod(position, n)), b.const(k.draw.integer(0, 3), source.dtype), inside)
+        r = k.draw.choice(k.ranges)
+        inside = b.lt(r, k.draw.integer(0, _extent(r)))
+        other = b.const(k.draw.integer(0, 3), source.dtype) if k.draw.chance(50) else value
+        value = b.load(b.at(source, b.mod(b.add(position, 1), n)), other, inside)
     return value

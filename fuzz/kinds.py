@@ -11,22 +11,25 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from uops.backends.answer import leaves
 from uops.fuzz import bestiary, chains, kernels, laws, programs
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, Maker, generate
 from uops.fuzz.producers import ELEMENTWISE, FEATURES, PRODUCERS
-from uops.fuzz.values import Draw
+from uops.fuzz.values import Draw, from_bits, special_bits
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
+from uops.spec.dtypes import DType
 from uops.spec.errors import UopsError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.record import dataclass
 
 #: Changes whenever some (seed, k, kinds) gives another case.
-VERSION = 7
+VERSION = 8
 #: Nodes and elements of one graph, small ones more often: most bugs need little, and little runs fast.
 NODES = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 16)
 ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
@@ -87,11 +90,29 @@ def _reduces(draw: Draw) -> Case:
     return Case(below, m.inputs)
 
 
+class _Meeting(Maker):
+    """Gives an op the values that are cases of their own: the first operand along a column, the second along a row, so that every
+    two of them meet, and one of them for all of what is more."""
+
+    operands: int = 0
+
+    def value(self, d: DType, shape: tuple[int, ...], budget: int) -> UOp:
+        bits = np.array(special_bits(d), np.uint64)
+        self.operands += 1
+        if self.operands > 2:
+            return self.given(d, from_bits(bits[[self.draw.integer(0, len(bits) - 1)]], d).reshape(1, 1))
+        return self.given(d, from_bits(bits, d).reshape((-1, 1) if self.operands == 1 else (1, -1)))
+
+
 def _ops(draw: Draw) -> Case:
-    """Values side by side, of an op or two each."""
+    """Values side by side, of an op or two each; sometimes one of every two operands that are a case of their own."""
     m = Maker(draw, 64, dt.STORABLE, _SINGLE)
     shape = (m.extent(64),) if draw.chance(70) else ()
     values = [m.value(draw.choice(m.dtypes), shape, draw.integer(2, 3)) for _ in range(draw.integer(2, 6))]
+    if draw.chance(30):
+        meeting = _Meeting(draw, 64, dt.STORABLE, ELEMENTWISE, m.inputs, fresh=m.fresh)
+        d = draw.choice((*m.dtypes, dt.bool_, dt.bool_, dt.bool_))
+        values.append(draw.choice([p for p in ELEMENTWISE if p.admits(meeting, d, (1,), 2)]).make(meeting, d, (1,), 2))
     return Case(b.tuple_(*values), m.inputs)
 
 

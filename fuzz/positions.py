@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from uops.fuzz.values import array
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
@@ -90,10 +91,12 @@ def make_selected(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 
 def _condition(m: Maker, full: Shape) -> UOp:
-    """The position along the first axis against another integer; sometimes two floats that do not depend on it."""
+    """The position along the first axis against another integer; sometimes two floats that do not depend on it, NaNs among them."""
     if m.draw.chance(20):
         d = m.draw.choice(dt.FLOATS)
-        return UOp(m.draw.choice(COMPARISONS), (m.value(d, (1, *full[1:]), 1), m.value(d, (1, *full[1:]), 1)))
+        shape = (1, *full[1:])
+        other = m.value(d, shape, 1) if m.inside is not None else m.given(d, array(m.draw, d, shape, "special"))
+        return UOp(m.draw.choice(COMPARISONS), (m.value(d, shape, 1), other))
     d = m.draw.choice((dt.int32, dt.int32, dt.int8, dt.uint8, dt.int16, dt.int64))
     mine, others = _along(m, full, 0, d), [k for k in _axes(full) if k]
     if others and 0 not in full and m.draw.chance(50):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from uops.fuzz.launch_shrinks import LAUNCH_SHRINKS
 from uops.interp import evaluate
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.args import CastArg, ConstArg
+from uops.spec.args import ConstArg
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import Op
@@ -238,6 +239,16 @@ def stored(s: Sample) -> Iterator[Sample]:
             yield _with(s, substitute(s.graph, {u: x}) if u is not s.graph else x)
 
 
+def apart(s: Sample) -> Iterator[Sample]:
+    """What the last node is made of, side by side; of a memory after effects, what these store and where."""
+    if s.graph.op not in _ROOTS:
+        effects = s.graph.src[1:] if s.graph.op is Op.AFTER else ()
+        below = (*s.graph.src[: len(s.graph.src) - len(effects)], *(x for e in effects for x in e.src))
+        found = [x for x in dict.fromkeys(below) if x.dtype not in (dt.void, dt.index)]
+        if len(found) > 1:
+            yield _with(s, b.tuple_(*found))
+
+
 def constants(s: Sample) -> Iterator[Sample]:
     """A Const in place of an input that is the same everywhere; 1 and 0 in place of other constants."""
     for u in toposort(s.graph):
@@ -355,11 +366,11 @@ _SIMPLE: tuple[DType, ...] = (dt.float32, dt.int32)
 
 
 def simpler_dtypes(s: Sample) -> Iterator[Sample]:
-    """float32 or int32 in place of another dtype, everywhere."""
-    found = {u.dtype for u in toposort(s.graph)} - {dt.void, dt.index, dt.bool_, *_SIMPLE}
+    """float32 or int32 in place of another dtype, everywhere; and one of the two in place of the other, where that saves a Cast."""
+    found = {u.dtype for u in toposort(s.graph)} - {dt.void, dt.index, dt.bool_}
     for d in sorted(found, key=lambda d: d.name):
         for t in _SIMPLE:
-            if d.is_float == t.is_float:
+            if d is not t and (d.is_float == t.is_float or d in _SIMPLE):
                 yield retyped(s, d, t)
 
 
@@ -374,8 +385,8 @@ def retyped(s: Sample, d: DType, t: DType) -> Sample:
             continue
         if u.op is Op.CONST:
             done[u] = UOp(Op.CONST, (), ConstArg(b.convert(u.arg.value, t), t))
-        elif u.op is Op.CAST:
-            done[u] = UOp(Op.CAST, src, CastArg(t))
+        elif u.op in (Op.CAST, Op.BITCAST):
+            done[u] = src[0] if src[0].dtype is t else u.replace(src=src, arg=replace(u.arg, dtype=t))
         elif u.op is Op.PARAM and u.arg.name is None:
             done[u] = b.param(u.arg.slot, u.shape, t)
             _retype(inputs, f"p{u.arg.slot}", t)
@@ -403,7 +414,7 @@ def fewer_opts(s: Sample) -> Iterator[Sample]:
 
 #: In the order in which they are tried.
 SHRINKS: tuple[Shrink, ...] = (
-    *LAUNCH_SHRINKS, some_roots, fewer_outputs, lower_outputs, inlined, cuts, stored, identities, splices, shorter_tuples,
+    *LAUNCH_SHRINKS, some_roots, fewer_outputs, lower_outputs, inlined, cuts, stored, apart, identities, splices, shorter_tuples,
     fewer_operands, one_operand, shared, descended, grafted, unindexed, roots, buffers, fewer_opts, extents, simpler_dtypes,
     constants, simpler_values,
 )  # fmt: skip
