@@ -57,7 +57,8 @@ class Strided:
 
 @dataclass(eq=False, slots=True)
 class Scattered:
-    """`at`: the axes around, or none where it is the same everywhere, then the own shape. Outside of the memory: negative."""
+    """`at`: the axes around it where it was made, or none where it is the same everywhere, then the own shape. Outside of the
+    memory: negative."""
 
     home: UOp
     at: Array
@@ -212,8 +213,9 @@ class Memory:
     def places(self, ref: Scattered, mask: Array | None, extents: Sequence[int]) -> tuple[Array, Array | None]:
         """Positions in `data`, 0 where the mask does not hold; GiveUp where one is out of bounds and the mask holds."""
         at = ref.at
-        if at.ndim == len(ref.shape):  # the same everywhere
-            at = at.reshape((1,) * len(extents) + at.shape)
+        lead = at.ndim - len(ref.shape)
+        if lead < len(extents):  # it was made outside of the inner loops, or is the same everywhere
+            at = at.reshape(at.shape[:lead] + (1,) * (len(extents) - lead) + at.shape[lead:])
         if mask is None:
             if at.size and (int(at.min()) < 0 or int(at.max()) >= self.size):
                 raise GiveUp(f"{self.name} is accessed out of bounds")

@@ -196,6 +196,19 @@ def test_a_gate_keeps_an_address_from_being_touched(agree: Agree) -> None:
     assert agree(root, {"p0": i32(1, 2, 3, 4), "p1": zeros(6)}).buffers["p1"].tolist() == [1, 2, 3, 4, -1, -1]
 
 
+@pytest.mark.parametrize("n", [4, 3])
+def test_a_place_of_an_outer_loop_under_a_gate_of_an_inner_one(agree: Agree, n: int) -> None:
+    """FOUND 063: loops of equal extents took each other's places."""
+    i, k = b.range_(n, 0), b.range_(4, 1)
+    place = b.mod(b.add(i, 1), n)
+    value = b.load(b.at(p(0, n), place), b.const(-1, I32), b.lt(k, 2))
+    root = kernel(b.end(b.end(b.store(b.at(p(1, 4 * n), b.add(b.mul(k, n), i)), value), k), i))
+    row = [*range(2, n + 1), 1]
+    assert agree(root, {"p0": i32(*range(1, n + 1)), "p1": zeros(4 * n)}).buffers["p1"].tolist() == [*row, *row, *[-1] * 2 * n]
+    once = kernel(b.end(b.end(b.store(b.at(p(0, n), place), b.cast(b.add(i, 5), I32), b.eq(k, 2)), k), i))
+    assert agree(once, {"p0": zeros(n)}).buffers["p0"].tolist() == [n + 4, *range(5, n + 4)]
+
+
 def test_a_gated_store_leaves_the_rest(agree: Agree) -> None:
     i = b.range_(6, 1)
     root = kernel(b.end(b.store(b.at(p(0, 3), i), b.const(5, I32), b.and_(b.gt(i, 0), b.lt(i, 3))), i))
