@@ -93,10 +93,10 @@ def _module(source: str, target: Host, tier: Tier) -> Any:
         module.verify()
     except RuntimeError as e:
         raise Crash(f"LLVM rejects the rendered kernel: {e}\n{source}") from e
-    if tier is not Tier.FAST:
-        _optimize(module, machine, tier, _VECTOR.search(source) is not None)
-        module = _without_known_masks(module)
-    return module
+    if tier is Tier.FAST:
+        return _without_known_masks(_combined(module, machine)) if _TRUNCATED.search(source) else module
+    _optimize(module, machine, tier, _VECTOR.search(source) is not None)
+    return _without_known_masks(module)
 
 
 #: A vector type.
@@ -114,6 +114,19 @@ def _optimize(module: Any, machine: Any, tier: Tier, has_vectors: bool) -> None:
         passes.add_instruction_combine_pass()
         passes.add_simplify_cfg_pass()
     passes.run(module, builder)
+
+
+#: Truncated vectors beside masked stores of such.
+_TRUNCATED = re.compile(r" trunc <\d+ x i\d+> [\s\S]*@llvm\.masked\.store\.v\d+i(8|16|32)\b")
+
+
+def _combined(module: Any, machine: Any) -> Any:
+    """Masks of constants as constants, which the code generator would find without this."""
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_instruction_combine_pass()
+    passes.run(module, builder)
+    return module
 
 
 def _without_known_masks(module: Any) -> Any:

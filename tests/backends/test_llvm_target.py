@@ -184,6 +184,35 @@ declare void {store}({vector}, ptr, i32, <{width} x i1>)
     assert found.tolist() == wanted.tolist()
 
 
+def test_a_store_of_lanes_that_the_code_generator_finds_writes_no_others() -> None:
+    """FOUND L01, where nothing but the code generator knows the masks: of 33 elements the last one is in a vector of its own."""
+    lines = [
+        "%at = getelementptr ptr, ptr %buffers, i64 1",
+        "%to = load ptr, ptr %buffers, align 8",
+        "%from = load ptr, ptr %at, align 8",
+    ]
+    for k in range(0, 48, 8):
+        numbers = ", ".join(f"i32 {k + j}" for j in range(8))
+        lines += [
+            f"%to{k} = getelementptr i32, ptr %to, i64 {k}",
+            f"%from{k} = getelementptr i64, ptr %from, i64 {k}",
+            f"%below{k} = icmp slt <8 x i32> <{numbers}>, splat (i32 33)",
+            f"%inside{k} = and <8 x i1> %below{k}, splat (i1 {'true' if k < 40 else 'false'})",
+            f"%x{k} = call <8 x i64> @llvm.masked.load.v8i64.p0(ptr %from{k}, i32 8, <8 x i1> %inside{k}, <8 x i64> splat (i64 0))",
+            f"%y{k} = trunc <8 x i64> %x{k} to <8 x i32>",
+            f"call void @llvm.masked.store.v8i32.p0(<8 x i32> %y{k}, ptr %to{k}, i32 4, <8 x i1> %inside{k})",
+        ]
+    declared = (
+        "declare <8 x i64> @llvm.masked.load.v8i64.p0(ptr, i32, <8 x i1>, <8 x i64>)\n"
+        "declare void @llvm.masked.store.v8i32.p0(<8 x i32>, ptr, i32, <8 x i1>)\n"
+    )
+    source = "\n".join(["define void @kernel(ptr %buffers, ptr %scalars) {", *lines, "ret void", "}", declared])
+    target = LlvmTarget(Tier.FAST, ObjectCache(None))
+    given, found = np.arange(7, 55, dtype=np.int64), np.full(48, 0xA5, np.int32)
+    target.load(target.compile(source))([found.ctypes.data, given.ctypes.data], [0, 0])
+    assert found.tolist() == [*range(7, 40), *[0xA5] * 15]
+
+
 def test_a_running_kernel_lets_other_threads_run(kernels) -> None:
     n, x = B.variable("n", 0, 1 << 40, slot=1), B.at(B.param(0, (1,), dt.uint64), 0)
     i = B.range_(n, 0)
