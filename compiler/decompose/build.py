@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from uops.spec import dtypes as dt
-from uops.spec.args import BitcastArg, CastArg, ConstArg
+from uops.spec.args import BitcastArg, CastArg
+from uops.spec.build import const
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
@@ -135,8 +136,8 @@ def constant(value: Number, dtype: DType, shape: Shape = ()) -> UOp:
 
 @lru_cache(maxsize=4096)
 def _scalar(value: Number, dtype: DType, minus_zero: bool) -> UOp:
-    """The Const; `minus_zero` tells -0.0 from 0.0, which are equal as keys."""
-    return UOp(Op.CONST, (), ConstArg(float(value) if dtype.is_float else value, dtype))
+    """The Const. Numbers that are equal as keys are one number of the dtype, but for -0.0, which `minus_zero` tells from 0.0."""
+    return const(value, dtype)
 
 
 def where(condition: E, a: E | Number, b: E | Number) -> E:
