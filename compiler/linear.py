@@ -100,6 +100,12 @@ def build(s: Sum) -> UOp:
     return total
 
 
+def between(x: UOp, low: UOp, high: UOp) -> UOp:
+    """`x`, but no less than `low` and then no more than `high`, so that min_max sees both bounds: of integers that can be negated."""
+    above = UOp(Op.NEG, (UOp(Op.MAX, (x, low)),))
+    return UOp(Op.NEG, (UOp(Op.MAX, (above, UOp(Op.NEG, (high,)))),))
+
+
 def number(k: int) -> UOp:
     """An index constant. Raises CompileError for one that is too wide (R08)."""
     if k.bit_length() > dt.INDEX_BITS:

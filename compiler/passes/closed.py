@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from uops.compiler.decompose import SMALL
-from uops.compiler.linear import build, linear, number
+from uops.compiler.linear import between, build, linear, number
 from uops.compiler.passes.accumulate import identity
 from uops.spec import build as B
 from uops.spec import dtypes as dt
@@ -263,9 +263,7 @@ def _bound(c: UOp, r: UOp, depends: Depends) -> tuple[bool, UOp] | None:
 def _cut(x: UOp, k: int, r: UOp) -> UOp:
     """What compares with k r, for every value of `r`, as `x` does, and is hardly greater."""
     end = UOp(Op.MUL, (r.src[0], number(k)))
-    low, high = (number(-1), end) if k > 0 else (end, ONE)
-    x = UOp(Op.NEG, (UOp(Op.MAX, (x, low)),))
-    return UOp(Op.NEG, (UOp(Op.MAX, (x, UOp(Op.NEG, (high,)))),))  # the least of both, in bounds that min_max sees
+    return between(x, *((number(-1), end) if k > 0 else (end, ONE)))
 
 
 def _times(value: UOp, many: UOp) -> UOp:

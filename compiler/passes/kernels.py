@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from uops.compiler.log import active, note
+from uops.compiler.linear import between
 from uops.compiler.passes.bodies import canonical
 from uops.compiler.passes.callify import extent
 from uops.compiler.passes.views import ZERO
@@ -233,9 +234,7 @@ def within(value: UOp, hole: UOp) -> UOp:
     if bounds is None or d is dt.bool_ or (known is not None and bounds[0] <= known[0] and known[1] <= bounds[1]):
         return value
     signed = B.cast(value, dt.int64) if d.min == 0 else value
-    least, most = (B.const(k, signed.dtype) for k in (bounds[0], -bounds[1]))
-    above = UOp(Op.NEG, (UOp(Op.MAX, (signed, least)),))
-    return B.cast(UOp(Op.NEG, (UOp(Op.MAX, (above, most)),)), d)
+    return B.cast(between(signed, *(B.const(k, signed.dtype) for k in bounds)), d)
 
 
 def _fill(root: UOp, holes: dict[UOp, UOp]) -> UOp:

@@ -68,6 +68,12 @@ class Scattered:
 Ref = Strided | Scattered
 
 
+def full(a: Array, own: int, depth: int) -> Array:
+    """`a`, whose own shape has `own` axes, with all `depth` axes of loops before them."""
+    lead = a.ndim - own
+    return a if lead == depth else a.reshape(a.shape[:lead] + (1,) * (depth - lead) + a.shape[lead:])
+
+
 def whole(home: UOp, shape: tuple[int, ...]) -> Strided:
     """Every element of a memory, in order."""
     strides = [1] * len(shape)
@@ -212,10 +218,7 @@ class Memory:
 
     def places(self, ref: Scattered, mask: Array | None, extents: Sequence[int]) -> tuple[Array, Array | None]:
         """Positions in `data`, 0 where the mask does not hold; GiveUp where one is out of bounds and the mask holds."""
-        at = ref.at
-        lead = at.ndim - len(ref.shape)
-        if lead < len(extents):  # it was made outside of the inner loops, or is the same everywhere
-            at = at.reshape(at.shape[:lead] + (1,) * (len(extents) - lead) + at.shape[lead:])
+        at = full(ref.at, len(ref.shape), len(extents))
         if mask is None:
             if at.size and (int(at.min()) < 0 or int(at.max()) >= self.size):
                 raise GiveUp(f"{self.name} is accessed out of bounds")

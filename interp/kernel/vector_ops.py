@@ -17,7 +17,7 @@ import numpy as np
 from uops.interp.elementwise import KERNELS, kernel_of
 from uops.interp.kernel.vector_affine import RULES, Affine, constant, fits
 from uops.interp.kernel.vector_limits import GiveUp, is_large, within
-from uops.interp.kernel.vector_memory import Ref, Scattered, Strided, element, outside, whole
+from uops.interp.kernel.vector_memory import Ref, Scattered, Strided, element, full, outside, whole
 from uops.interp.movement import outer
 from uops.interp.reduce import FOLDS
 from uops.interp.rounding import CASTS, NARROW
@@ -45,12 +45,6 @@ def aligned(a: Array, own: int, rank: int, depth: int) -> Array:
     if not lead or (lead == depth and own == rank):
         return a
     return a.reshape(a.shape[:lead] + (1,) * (depth - lead + rank - own) + a.shape[lead:])
-
-
-def full(a: Array, own: int, depth: int) -> Array:
-    """`a` with all `depth` axes."""
-    lead = a.ndim - own
-    return a if lead == depth else a.reshape(a.shape[:lead] + (1,) * (depth - lead) + a.shape[lead:])
 
 
 def dims(u: UOp) -> tuple[int, ...]:
