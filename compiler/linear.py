@@ -101,7 +101,7 @@ def build(s: Sum) -> UOp:
 
 
 def between(x: UOp, low: UOp, high: UOp) -> UOp:
-    """`x`, but no less than `low` and then no more than `high`, so that min_max sees both bounds: of integers that can be negated."""
+    """`x`, but at least `low` and then at most `high`, so that min_max sees both bounds: of integers that can be negated."""
     above = UOp(Op.NEG, (UOp(Op.MAX, (x, low)),))
     return UOp(Op.NEG, (UOp(Op.MAX, (above, UOp(Op.NEG, (high,)))),))
 

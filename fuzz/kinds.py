@@ -29,7 +29,7 @@ from uops.spec.ops import Op
 from uops.spec.record import dataclass
 
 #: Changes whenever some (seed, k, kinds) gives another case.
-VERSION = 8
+VERSION = 9
 #: Nodes and elements of one graph, small ones more often: most bugs need little, and little runs fast.
 NODES = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 16)
 ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
@@ -37,7 +37,7 @@ ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
 MULTIPLE = frozenset({"shards", "everywhere"})
 #: What calls bodies or orders effects.
 BODIES = frozenset({"function", "call"})
-REDUCES = ("reduce_add", "reduce_max", "reduce_mul", "selected")
+REDUCES = ("reduce_add", "reduce_max", "reduce_mul", "selected", "crossed")
 #: Of which single ops are drawn: conversions have the most cases.
 _SINGLE = (*ELEMENTWISE, *(p for p in PRODUCERS if p.name in ("cast", "folded", "indices") for _ in range(2)))
 
@@ -82,7 +82,8 @@ def _reduces(draw: Draw) -> Case:
     """A Reduce, or what movement ops make of one."""
     m = Maker(draw, draw.choice((16, 64, 200, 400)), dt.STORABLE, tuple(p for p in PRODUCERS if p.name in FEATURES - MULTIPLE))
     d, shape = draw.choice(m.dtypes), m.shape(64)
-    below = {p.name: p for p in PRODUCERS}[draw.choice(REDUCES)].make(m, d, shape, draw.integer(2, 5))
+    budget = draw.integer(2, 5)
+    below = draw.choice([p for p in PRODUCERS if p.name in REDUCES and p.admits(m, d, shape, budget)]).make(m, d, shape, budget)
     if draw.chance(50):
         below = b.permute(below, tuple(range(len(shape)))[1:] + (0,) * bool(shape))
         m.made.setdefault((d, tuple(below.shape)), []).append(below)

@@ -91,9 +91,12 @@ def make_selected(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 
 def _condition(m: Maker, full: Shape) -> UOp:
-    """The position along the first axis against another integer; sometimes two floats that do not depend on it, NaNs among them."""
+    """The position along the first axis against another integer; sometimes two floats, NaNs among them: of data that do not depend
+    on it, or of functions of a position."""
     if m.draw.chance(20):
         d = m.draw.choice(dt.FLOATS)
+        if m.draw.chance(60):
+            return UOp(m.draw.choice(COMPARISONS), (_function(m, full, d), _function(m, full, d)))
         shape = (1, *full[1:])
         other = m.value(d, shape, 1) if m.inside is not None else m.given(d, array(m.draw, d, shape, "special"))
         return UOp(m.draw.choice(COMPARISONS), (m.value(d, shape, 1), other))
@@ -105,6 +108,16 @@ def _condition(m: Maker, full: Shape) -> UOp:
         constant = b.const(m.draw.integer(-2, 2 * full[0]), d)
         other = filled(constant, full) if m.draw.chance(50) else b.expand(m.value(d, (1, *full[1:]), 1), full)
     return b.alu(m.draw.choice(COMPARISONS), *((mine, other) if m.draw.chance(70) else (other, mine)))
+
+
+def _function(m: Maker, full: Shape, d: DType) -> UOp:
+    """A float that a position decides, along another axis than the first where there is one, often NaN for some; or a constant."""
+    if m.draw.chance(40):
+        return filled(b.const(m.draw.choice((0.0, 1.0, 2.0, -1.0, math.inf, math.nan)), d), full)
+    axis = m.draw.choice([k for k in _axes(full) if k] or [0])
+    x = b.sub(_along(m, full, axis, d), b.const(float(m.draw.integer(0, full[axis])), d))
+    op = m.draw.choice((None, Op.SQRT, Op.LOG2, Op.DIV))
+    return x if op is None else UOp(op, (x, x) if op is Op.DIV else (x,))
 
 
 # ---------------------------------------------------------------------------------------------------- arithmetic of indices

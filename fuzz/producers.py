@@ -69,9 +69,20 @@ def _alu(op: Op, arity: int, kinds: str) -> Producer:
 def _shift(op: Op) -> Producer:
     def make(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
         count = d if m.draw.chance(50) else m.draw.choice(dt.INTS)
+        if m.draw.chance(25):
+            return UOp(op, (m.value(d, shape, budget - 1), _count_near(m, count, d.bits, shape)))
         return UOp(op, tuple(_operands(m, [d, count], shape, budget)))
 
     return Producer(op.name.lower(), lambda m, d, s, n: d in dt.INTS, make)
+
+
+def _count_near(m: Maker, d: DType, width: int, shape: Shape) -> UOp:
+    """A count whose bounds end at the width, or beside it."""
+    most = width + m.draw.choice((-1, 0, 0, 1))
+    if m.draw.chance(50):
+        ends = [filled(b.const(k, d), shape) for k in (most, m.draw.integer(0, most))]
+        return UOp(Op.WHERE, (m.value(dt.bool_, shape, 1), *ends))
+    return UOp(Op.MOD, (m.value(d, shape, 1), filled(b.const(most + 1, d), shape)))
 
 
 def _compare(op: Op) -> Producer:
@@ -275,6 +286,30 @@ def _reduce(op: Op) -> Producer:
     return Producer(f"reduce_{op.name.lower()}", lambda m, d, s, n: True, make)
 
 
+def _make_crossed(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """A row beside what it gives with itself: for each of its elements a Reduce over all of them."""
+    outer, n = shape[:-1], shape[-1]
+    v = _costly(m, d, shape, budget // 2) if m.draw.chance(50) else m.value(d, shape, budget // 2)
+    square = (*outer, n, n)
+    mine, other = b.expand(b.reshape(v, (*outer, n, 1)), square), b.expand(b.reshape(v, (*outer, 1, n)), square)
+    ops = (Op.ADD, Op.MUL, Op.MAX) if d is not dt.bool_ else (Op.AND, Op.OR, Op.XOR)
+    if m.draw.chance(50):
+        mine = m.value(d, (n, n), 1)
+    crossed = UOp(m.draw.choice(ops), (mine, other))
+    if m.draw.chance(30):
+        crossed = UOp(Op.WHERE, (UOp(m.draw.choice(COMPARISONS), (mine, other)), crossed, other))
+    return UOp(m.draw.choice(ops), (v, b.reshape(b.reduce(crossed, m.draw.choice((Op.ADD, Op.MAX)), (len(shape),)), shape)))
+
+
+def _costly(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
+    """A value that a compiler may rather keep than compute twice."""
+    x = m.value(d, shape, budget)
+    if d.is_float:
+        op = m.draw.choice((Op.EXP2, Op.LOG2, Op.DIV, Op.SQRT))
+        return UOp(op, (x, m.value(d, shape, 1)) if op is Op.DIV else (x,))
+    return UOp(Op.IDIV, (x, m.value(d, shape, 1))) if d in dt.INTS else x
+
+
 def _make_function(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     """A closed body over its own Params, applied to fresh arguments."""
     outer_made, outer_inside = m.made, m.inside
@@ -366,7 +401,8 @@ def _make_replicated(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 def _make_everywhere(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     """The whole of a value on each of several devices, as the collectives do it, and back on one."""
-    size, n = math.prod(shape), m.draw.integer(2, 4)
+    size = math.prod(shape)
+    n = m.draw.integer(2, min(4, m.max_elements // size))
     row = b.reshape(m.value(d, shape, budget), (1, size))
     copies = b.copy(b.expand(row, (n, size)), tuple(f"D{k}" for k in range(n)))
     there = b.replicated(copies, 0)
@@ -482,6 +518,7 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("bitcast", lambda m, d, s, n: d is not dt.bool_, _make_bitcast),
     Producer("slice", lambda m, d, s, n: m.inside is None and d is not dt.bool_, _make_slice),
     _reduce(Op.ADD), _reduce(Op.MUL), _reduce(Op.MAX),
+    Producer("crossed", lambda m, d, s, n: bool(s) and n >= 3 and math.prod(s) * s[-1] <= m.max_elements, _make_crossed),
     Producer("function", lambda m, d, s, n: n >= 3 and m.inside is None, _make_function),
     Producer("marker", _anything, _make_marker),
     Producer("load", _anything, _make_load),
@@ -490,11 +527,11 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("call", lambda m, d, s, n: n >= 3 and m.inside is None, _make_call),
     Producer("group", lambda m, d, s, n: n >= 2 and m.inside is None, _make_group),
     Producer("replicated", lambda m, d, s, n: 1 in s, _make_replicated),
-    Producer("everywhere", lambda m, d, s, n: m.inside is None and n * math.prod(s) > 0, _make_everywhere),
+    Producer("everywhere", lambda m, d, s, n: m.inside is None and 0 < math.prod(s) <= m.max_elements // 2, _make_everywhere),
 )
 # fmt: on
 #: What a graph may have: the producers' names, and a root that is a Sink or Group of Stores.
 FEATURES = frozenset({p.name for p in PRODUCERS} | {"sink"})
 #: Without calls of opaque bodies, equal copies, roots of effects, and patterns of several ops: what the speed of evaluation is
 #: measured on (`bench`).
-VALUES = FEATURES - {"call", "group", "replicated", "everywhere", "sink", "folded", "sequence", "selected", "indices"}
+VALUES = FEATURES - {"call", "group", "replicated", "everywhere", "sink", "folded", "sequence", "selected", "indices", "crossed"}

@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from uops.compiler.log import active, note
 from uops.compiler.linear import between
+from uops.compiler.log import active, note
 from uops.compiler.passes.bodies import canonical
 from uops.compiler.passes.callify import extent
 from uops.compiler.passes.views import ZERO

@@ -286,7 +286,7 @@ def test_a_journal_is_of_one_campaign_at_a_time(tmp_path: Path) -> None:
 
 def test_refusals_are_counted_by_their_rule() -> None:
     bench = Bench(Setup("llvm", 8, ("devices",), ("allowed",)))
-    counts = sum((bench.case(k).counts for k in range(24)), Counter[str]())
+    counts = sum((bench.case(k).counts for k in range(64)), Counter[str]())
     refused = {name: n for name, n in counts.items() if name.startswith("refused:")}
     assert refused.keys() == {"refused:Lowering Pipeline/Callify"}
     assert refused["refused:Lowering Pipeline/Callify"] > 1
