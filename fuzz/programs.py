@@ -24,6 +24,8 @@ from uops.spec.ops import Op
 #: What the values of statements are made of; memory and bodies are the statements' business.
 _VALUES = FEATURES - {"assign", "call", "group", "shards", "everywhere", "sink", "buffer", "slice"}
 _DTYPES = (dt.float32, dt.int32, dt.uint8, dt.float16, dt.int64, dt.bool_, dt.bfloat16, dt.float64)
+#: What `view` makes of a part of a memory.
+_VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP})
 _NUMBERS = tuple(d for d in _DTYPES if d is not dt.bool_)
 
 
@@ -92,7 +94,7 @@ class Program:
         shape = tuple(ref.shape)
         own, value = None, self.m.value(ref.dtype, shape, self.draw.integer(1, 5))
         if self.draw.chance(40):
-            own = b.flip(ref, [True] * len(shape)) if self.draw.chance(50) else ref
+            own = self.draw.choice((ref, b.flip(ref, [True] * len(shape)), self._beside(ref)))
             value = own if self.draw.chance(20) else UOp(Op.WHERE, (self.m.value(dt.bool_, shape, 1), own, value))
         if x.reads:
             ordered = b.after(x.now, *x.reads)
@@ -102,6 +104,13 @@ class Program:
             self.values.append(value)
             self.m.made.setdefault((ref.dtype, shape), []).append(value)
         x.now, x.reads = b.after(x.now, b.store(ref, value, *gate)), []
+
+    def _beside(self, ref: UOp) -> UOp:
+        """The same view of elements beside those of `ref`, which may overlap; `ref` itself where that is all of the memory."""
+        if ref.op is Op.SHRINK:
+            (size,), (many,) = ref.src[0].shape, ref.shape
+            return b.shrink(ref.src[0], [self.draw.integer(0, size - many)], [many])
+        return ref.replace(src=(self._beside(ref.src[0]), *ref.src[1:])) if ref.op in _VIEWS else ref
 
     def compute(self) -> None:
         """A value that several later ones may share."""
