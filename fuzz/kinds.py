@@ -29,7 +29,7 @@ from uops.spec.ops import Op
 from uops.spec.record import dataclass
 
 #: Changes whenever some (seed, k, kinds) gives another case.
-VERSION = 10
+VERSION = 11
 #: Nodes and elements of one graph, small ones more often: most bugs need little, and little runs fast.
 NODES = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 16)
 ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
@@ -37,7 +37,8 @@ ELEMENTS = (8, 16, 32, 32, 64, 64, 100, 200)
 MULTIPLE = frozenset({"shards", "everywhere"})
 #: What calls bodies or orders effects.
 BODIES = frozenset({"function", "call"})
-REDUCES = ("reduce_add", "reduce_max", "reduce_mul", "selected", "crossed")
+#: Of which a Reduce is drawn, and how often: what compilers have closed forms and memory of their own for.
+REDUCES = {"reduce_add": 1, "reduce_max": 1, "reduce_mul": 1, "selected": 3, "crossed": 2}
 #: Of which single ops are drawn: conversions have the most cases.
 _SINGLE = (*ELEMENTWISE, *(p for p in PRODUCERS if p.name in ("cast", "folded", "indices") for _ in range(2)))
 
@@ -83,7 +84,8 @@ def _reduces(draw: Draw) -> Case:
     m = Maker(draw, draw.choice((16, 64, 200, 400)), dt.STORABLE, tuple(p for p in PRODUCERS if p.name in FEATURES - MULTIPLE))
     d, shape = draw.choice(m.dtypes), m.shape(64)
     budget = draw.integer(2, 5)
-    below = draw.choice([p for p in PRODUCERS if p.name in REDUCES and p.admits(m, d, shape, budget)]).make(m, d, shape, budget)
+    fitting = [p for p in PRODUCERS for _ in range(REDUCES.get(p.name, 0)) if p.admits(m, d, shape, budget)]
+    below = draw.choice(fitting).make(m, d, shape, budget)
     if draw.chance(50):
         below = b.permute(below, tuple(range(len(shape)))[1:] + (0,) * bool(shape))
         m.made.setdefault((d, tuple(below.shape)), []).append(below)
@@ -125,7 +127,7 @@ def _bestiary(draw: Draw) -> Case:
 KINDS: dict[str, Kind] = {k.name: k for k in (
     Kind("tensor",   "graphs of every op of one device",               Dialect.TENSOR,   _tensor(FEATURES - MULTIPLE), 4),
     Kind("ops",      "single ops on what are cases of their own",      Dialect.TENSOR,   _ops, 2),
-    Kind("reduces",  "graphs with a Reduce near the top",              Dialect.TENSOR,   _reduces),
+    Kind("reduces",  "graphs with a Reduce near the top",              Dialect.TENSOR,   _reduces, 2),
     Kind("chains",   "chains of Tensor methods, as users write them",   Dialect.TENSOR,   chains.generate, 3),
     Kind("rules",    "what the compiler's rewrite rules rewrite",      Dialect.TENSOR,   laws.generate),
     Kind("programs", "statements on Buffers: reads, Stores, reads",   Dialect.TENSOR,   programs.program, 2),

@@ -95,7 +95,7 @@ def _condition(m: Maker, full: Shape) -> UOp:
     on it, or of functions of a position."""
     if m.draw.chance(20):
         d = m.draw.choice(dt.FLOATS)
-        if m.draw.chance(60):
+        if m.draw.chance(75):
             return UOp(m.draw.choice(COMPARISONS), (_function(m, full, d), _function(m, full, d)))
         shape = (1, *full[1:])
         other = m.value(d, shape, 1) if m.inside is not None else m.given(d, array(m.draw, d, shape, "special"))

@@ -298,7 +298,8 @@ def _make_crossed(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     crossed = UOp(m.draw.choice(ops), (mine, other))
     if m.draw.chance(30):
         crossed = UOp(Op.WHERE, (UOp(m.draw.choice(COMPARISONS), (mine, other)), crossed, other))
-    return UOp(m.draw.choice(ops), (v, b.reshape(b.reduce(crossed, m.draw.choice((Op.ADD, Op.MAX)), (len(shape),)), shape)))
+    total = b.reduce(crossed, m.draw.choice((Op.ADD, Op.ADD, Op.MAX)), (len(shape),))
+    return UOp(m.draw.choice(ops), (v, b.reshape(total, shape)))
 
 
 def _costly(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
@@ -307,7 +308,7 @@ def _costly(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     if d.is_float:
         op = m.draw.choice((Op.EXP2, Op.LOG2, Op.DIV, Op.SQRT))
         return UOp(op, (x, m.value(d, shape, 1)) if op is Op.DIV else (x,))
-    return UOp(Op.IDIV, (x, m.value(d, shape, 1))) if d in dt.INTS else x
+    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (x, filled(b.const(m.draw.choice((3, 5, 7)), d), shape))) if d in dt.INTS else x
 
 
 def _make_function(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
