@@ -56,7 +56,15 @@ def score(kills: Sequence[Kill | None]) -> Json:
 
 def _row(r: Result) -> Json:
     m = r.mutant
-    about = {"id": m.id, "class": m.class_, "file": m.edit.file, "breaks": m.breaks, "source": m.source, "blind": m.blind}
+    about = {
+        "id": m.id,
+        "class": m.class_,
+        "file": m.edit.file,
+        "breaks": m.breaks,
+        "source": m.source,
+        "blind": m.blind,
+        "generator": r.generator,
+    }
     kills = {"everything": r.everything, "answers": r.differential}
     return about | {name: k and {key: v for key, v in k._asdict().items() if key != "text"} for name, k in kills.items()}
 
@@ -88,7 +96,10 @@ def _scores(doc: Json) -> str:
     blind = sum(m["blind"] for m in doc["mutants"])
     many, whole = len(doc["mutants"]), doc["catalogue"]
     said = f"{many} of the {whole} mutants that change a meaning were hunted; {blind} of these were written before their author had"
-    return f"{_table(heads, rows)}\n{said} read an oracle or a generator.\n"
+    versions = Counter(m["generator"] for m in doc["mutants"] if m["generator"] is not None)
+    drawn = " and ".join(f"{n} with version {v}" for v, n in sorted(versions.items()))
+    by_whom = f"{said} read an oracle or a generator." + (f" Of the generator, {drawn}." if drawn else "")
+    return f"{_table(heads, rows)}\n{by_whom}\n"
 
 
 def _classes(mutants: Sequence[Json]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from uops import __version__
 from uops.fuzz.journal import Journal
-from uops.fuzz.kinds import number
+from uops.fuzz.kinds import VERSION, number
 from uops.fuzz.mutants.catalogue import Mutant
 from uops.fuzz.mutants.hunt import Hunter, Kill, Stopped
 
@@ -24,11 +24,13 @@ JOURNAL, PROGRAMS = "journal.jsonl", "programs"
 
 
 class Result(NamedTuple):
-    """Who saw a mutant with everything on, and who by answers alone."""
+    """Who saw a mutant with everything on, and who by answers alone; in cases of which version of the generator, None where the
+    journal does not say."""
 
     mutant: Mutant
     everything: Kill | None
     differential: Kill | None
+    generator: int | None
 
 
 class Run:
@@ -95,7 +97,7 @@ class Run:
             folder = self.directory / PROGRAMS
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{m.id}.uops").write_text(program, encoding="utf-8")
-        self.journal.add({"hunted": {"id": m.id, "text": _text(m), **line}})
+        self.journal.add({"hunted": {"id": m.id, "text": _text(m), "generator": VERSION, **line}})
 
 
 def _text(m: Mutant) -> str:
@@ -104,7 +106,8 @@ def _text(m: Mutant) -> str:
 
 
 def _result(m: Mutant, line: Json) -> Result:
-    return Result(m, *(line[name] and Kill(**line[name]) for name in ("everything", "differential")))
+    everything, differential = (line[name] and Kill(**line[name]) for name in ("everything", "differential"))
+    return Result(m, everything, differential, line.get("generator"))
 
 
 def median(values: Iterator[float | None]) -> float | None:

@@ -301,6 +301,19 @@ def test_a_report_has_two_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     page = (tmp_path / "mutants.md").read_text()
     assert f"| {MUTANTS[0].id} | {MUTANTS[0].breaks} | **survives** | **survives** |" in page
     assert "4 of the 4 mutants" in page
+    assert f"Of the generator, 4 with version {kinds.VERSION}." in page
+
+
+def test_a_report_says_which_generators_hunted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run may go on behind a change of the generator; a journal of before it was noted says nothing."""
+    monkeypatch.setattr(run, "Hunter", Known([]))
+    for m, version in zip(MUTANTS[:3], (7, 8, 8), strict=True):
+        monkeypatch.setattr(run, "VERSION", version)
+        Run([m], tmp_path, seconds=5).run()
+    journal = tmp_path / run.JOURNAL
+    journal.write_text(journal.read_text().replace('"generator":7,', ""))
+    page = report.markdown(report.document(Run(MUTANTS[:3], tmp_path, seconds=5)), [])
+    assert "Of the generator, 2 with version 8." in page
 
 
 def test_the_command_lists_the_catalogue_and_refuses_what_matches_nothing() -> None:
