@@ -1,9 +1,10 @@
 """The generator of SCHEDULED kernels: loops of every type, LOCAL memory that lanes share, Barriers between its phases.
 
 A kernel is a chain of phases. Each computes one element per iteration of its loops: from inputs, or from what other lanes left in
-LOCAL memory in the phase before, on the other side of a Barrier. The last one stores to GLOBAL memory, each element once; beside it
-something may be counted up, in some of the loops. All arithmetic is exact - integers, or floats of small integers - so that there
-is one result. Kernels that follow each other use what earlier ones wrote.
+LOCAL memory in the phase before, on the other side of a Barrier. Without lanes, a row of LOCAL memory may be filled before it is
+read. The last phase stores to GLOBAL memory, each element once; beside it something may be counted up, in some of the loops. All
+arithmetic is exact - integers, or floats of small integers - so that there is one result. Kernels that follow each other use what
+earlier ones wrote.
 """
 
 from __future__ import annotations
@@ -141,7 +142,21 @@ def _phases(k: _Kernel, sources: list[UOp]) -> UOp:
     vector = any(r.arg.type in _INNER for r in k.ranges)
     for _ in range(k.draw.integer(0, 2) if k.lanes and not vector else 0):
         value = _exchanged(k, value, sources)
-    return value
+    alone = not k.lanes and all(r.arg.type in (AxisType.LOOP, AxisType.UPCAST) for r in k.ranges)
+    return b.add(value, _kept(k, sources)) if alone and k.draw.chance(40) else value
+
+
+def _kept(k: _Kernel, sources: list[UOp]) -> UOp:
+    """What an element is of a row of LOCAL memory, or all of it, which a loop before has filled."""
+    n = k.draw.choice((2, 3, 4, 8))
+    row, lane = k.local(n), k.range(n, k.draw.choice((AxisType.LOOP, AxisType.UPCAST)))
+    inner, k.ranges = k.ranges, [r for r in k.ranges if r.arg.type not in _INNER]  # of lanes side by side, none has its own row
+    filled = b.end(b.store(b.at(row, lane), _load(k, k.draw.choice(sources), [lane])), lane)
+    k.ranges = inner
+    turn = k.range(n, AxisType.REDUCE) if k.draw.chance(50) else None
+    place = b.mod(b.add(_flat(k.ranges), k.draw.integer(0, n - 1)), n) if turn is None else b.sub(n - 1, turn)
+    value = b.load(b.at(b.after(row, filled), place) if k.draw.chance(50) else b.after(b.at(row, place), filled))
+    return value if turn is None else _reduce(value, k.draw.choice((Op.ADD, Op.MAX)), turn)
 
 
 def _exchanged(k: _Kernel, value: UOp, sources: list[UOp]) -> UOp:

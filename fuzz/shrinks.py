@@ -20,7 +20,7 @@ from uops.fuzz.launch_shrinks import LAUNCH_SHRINKS
 from uops.interp import evaluate
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.args import ConstArg
+from uops.spec.args import AddrSpace, ConstArg
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import Op
@@ -47,7 +47,7 @@ def names(graph: UOp) -> set[str]:
     for u in toposort(graph):
         if u.op is Op.PARAM:
             found.add(str(u.arg.name) if u.arg.name is not None else f"p{u.arg.slot}")
-        elif u.op is Op.BUFFER:
+        elif u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL:
             found.add(f"b{u.arg.unique}")
     return found
 

@@ -198,7 +198,7 @@ class Vectors:
                 stores = [self._store(u, piece) for piece in self.pieces[u]]
                 self.done[u] = stores[0] if len(stores) == 1 else UOp(Op.GROUP, tuple(stores))
             elif op in _EFFECTS or u in self.memory:
-                if op is not Op.INDEX:
+                if not _is_element(u):  # that is built with its access
                     self._same(u)
             elif u in self.folds:
                 build_fold(self, u, self.folds[u])
@@ -422,6 +422,13 @@ def _references(order: Iterable[UOp]) -> set[UOp]:
         elif op is Op.BUFFER or u.arg.name is None:
             found.add(u)
     return found
+
+
+def _is_element(u: UOp) -> bool:
+    """Whether it is a reference to elements of memory, which may be ordered."""
+    while u.op is Op.AFTER:
+        u = u.src[0]
+    return u.op is Op.INDEX
 
 
 def _widest(order: Iterable[UOp]) -> int:

@@ -12,6 +12,7 @@ from uops.spec import build as b
 from uops.spec import compositions as c
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace
+from uops.spec.axes import AxisType
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
@@ -241,6 +242,18 @@ def test_stores_in_lanes_that_a_load_waits_for_are_one_effect() -> None:
     body = b.sink(filled, b.end(b.store(b.at(p(0, 24), v), value), v), name="k")
     call = b.call(body, b.buffer(24, F32, unique=1), b.param(0, (24,), F32), written=(0,))
     agree(UOp(Op.LINEAR, (call,)), {"p0": floats(24), "b1": np.zeros(24, np.float32)})
+
+
+@pytest.mark.parametrize("kinds", [(UPCAST, UPCAST), (UPCAST, LOOP), (LOOP, UPCAST)], ids=str)
+def test_an_element_may_be_ordered_in_the_place_of_its_memory(kinds: tuple[AxisType, AxisType]) -> None:
+    """After of an Index: what is read in lanes, or one by one, beside what lanes write."""
+    u, v = (b.range_(8, k, kind) for k, kind in enumerate(kinds))
+    local = b.buffer(8, F32, addrspace=AddrSpace.LOCAL, unique=9)
+    filled = b.end(b.store(b.at(local, u), b.mul(b.load(b.at(p(1, 8), u)), 2.0)), u)
+    ordered = b.after(b.after(b.at(local, b.sub(7, v)), filled), filled)
+    body = b.sink(b.end(b.store(b.at(p(0, 8), v), b.load(ordered)), v), name="k")
+    call = b.call(body, b.buffer(8, F32, unique=1), b.param(0, (8,), F32), written=(0,))
+    agree(UOp(Op.LINEAR, (call,)), {"p0": floats(8), "b1": np.zeros(8, np.float32)})
 
 
 def test_short_rows_of_a_panel_share_accumulators() -> None:

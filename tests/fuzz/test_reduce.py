@@ -11,10 +11,11 @@ from uops.fuzz import kinds
 from uops.fuzz.kinds import Sample
 from uops.fuzz.reduce import measure, reduce, sound
 from uops.fuzz.reproducer import size
-from uops.fuzz.shrinks import SHRINKS, resized, retyped
+from uops.fuzz.shrinks import SHRINKS, buffers, resized, retyped
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace
 from uops.spec.dialects import Dialect
 from uops.spec.errors import Unsound
 from uops.spec.node import UOp, toposort
@@ -87,6 +88,15 @@ def test_a_launch_is_reduced_to_what_matters(ops: tuple[Op, ...], nodes: int) ->
         assert has(*ops)(small)
         verify(small.graph, Dialect.SCHEDULED)
         run(small.graph, small.inputs)
+
+
+def test_memory_of_a_kernel_is_no_input_of_the_same_number() -> None:
+    """LOCAL memory 1 beside the Buffer 1 of the launch, of another size."""
+    every = [kinds.sample(12, k, ("kernels",)) for k in range(60)]
+    local = {u: s for s in every for u in toposort(s.graph) if u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.LOCAL}
+    assert any(np.size(s.inputs[f"b{u.arg.unique}"]) != u.arg.size for u, s in local.items() if f"b{u.arg.unique}" in s.inputs)
+    for u, s in local.items():
+        assert all(u in toposort(c.graph) for c in buffers(s))
 
 
 def test_extents_values_and_dtypes_shrink_too() -> None:
