@@ -97,7 +97,7 @@ def _scores(doc: Json) -> str:
     many, whole = len(doc["mutants"]), doc["catalogue"]
     said = f"{many} of the {whole} mutants that change a meaning were hunted; {blind} of these were written before their author had"
     versions = Counter(m["generator"] for m in doc["mutants"] if m["generator"] is not None)
-    drawn = " and ".join(f"{n} with version {v}" for v, n in sorted(versions.items()))
+    drawn = ", ".join(f"{n} with version {v}" for v, n in sorted(versions.items()))
     by_whom = f"{said} read an oracle or a generator." + (f" Of the generator, {drawn}." if drawn else "")
     return f"{_table(heads, rows)}\n{by_whom}\n"
 
