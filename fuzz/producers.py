@@ -291,10 +291,9 @@ def _make_crossed(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     outer, n = shape[:-1], shape[-1]
     v = _costly(m, d, shape, budget // 2) if m.draw.chance(50) else m.value(d, shape, budget // 2)
     square = (*outer, n, n)
-    mine, other = b.expand(b.reshape(v, (*outer, n, 1)), square), b.expand(b.reshape(v, (*outer, 1, n)), square)
+    other = b.expand(b.reshape(v, (*outer, 1, n)), square)
+    mine = m.value(d, (n, n), 1) if m.draw.chance(50) else b.expand(b.reshape(v, (*outer, n, 1)), square)
     ops = (Op.ADD, Op.MUL, Op.MAX) if d is not dt.bool_ else (Op.AND, Op.OR, Op.XOR)
-    if m.draw.chance(50):
-        mine = m.value(d, (n, n), 1)
     crossed = UOp(m.draw.choice(ops), (mine, other))
     if m.draw.chance(30):
         crossed = UOp(Op.WHERE, (UOp(m.draw.choice(COMPARISONS), (mine, other)), crossed, other))

@@ -43,11 +43,15 @@ def narrow(piece: Piece) -> Piece:
 
 def index_of(u: UOp) -> UOp:
     """The index operand of an access."""
-    view = u.src[0]
-    while view.op is Op.AFTER:
-        view = view.src[0]
-    found: UOp = view.src[1]
+    found: UOp = unordered(u.src[0]).src[1]
     return found
+
+
+def unordered(reference: UOp) -> UOp:
+    """A reference without what it has to come after."""
+    while reference.op is Op.AFTER:
+        reference = reference.src[0]
+    return reference
 
 
 def table(u: UOp) -> list[int]:

@@ -30,7 +30,7 @@ from uops.compiler.log import active, note
 from uops.compiler.passes.crossings import LEAST, Crossing, crossings, every_second, halves, transposed
 from uops.compiler.passes.cuts import cut
 from uops.compiler.passes.folds import Fold, build_fold, plan_fold
-from uops.compiler.passes.positions import MOVEMENT, NOTHING, SCALAR, Lanes, Piece, Sums, Term, constants, index_of, size
+from uops.compiler.passes.positions import MOVEMENT, NOTHING, SCALAR, Lanes, Piece, Sums, Term, constants, index_of, size, unordered
 from uops.compiler.passes.widths import as_integer, index_width
 from uops.compiler.place import untranslatable
 from uops.compiler.target import Machine
@@ -198,7 +198,7 @@ class Vectors:
                 stores = [self._store(u, piece) for piece in self.pieces[u]]
                 self.done[u] = stores[0] if len(stores) == 1 else UOp(Op.GROUP, tuple(stores))
             elif op in _EFFECTS or u in self.memory:
-                if not _is_element(u):  # that is built with its access
+                if unordered(u).op is not Op.INDEX:  # an element is built with its access
                     self._same(u)
             elif u in self.folds:
                 build_fold(self, u, self.folds[u])
@@ -422,13 +422,6 @@ def _references(order: Iterable[UOp]) -> set[UOp]:
         elif op is Op.BUFFER or u.arg.name is None:
             found.add(u)
     return found
-
-
-def _is_element(u: UOp) -> bool:
-    """Whether it is a reference to elements of memory, which may be ordered."""
-    while u.op is Op.AFTER:
-        u = u.src[0]
-    return u.op is Op.INDEX
 
 
 def _widest(order: Iterable[UOp]) -> int:
