@@ -94,7 +94,8 @@ def _module(source: str, target: Host, tier: Tier) -> Any:
     except RuntimeError as e:
         raise Crash(f"LLVM rejects the rendered kernel: {e}\n{source}") from e
     if tier is Tier.FAST:
-        return _without_known_masks(_combined(module, machine)) if _TRUNCATED.search(source) else module
+        narrow = _narrowing(source)
+        return _without_known_masks(_combined(module, machine, narrow)) if narrow else module
     _optimize(module, machine, tier, _VECTOR.search(source) is not None)
     return _without_known_masks(module)
 
@@ -116,16 +117,23 @@ def _optimize(module: Any, machine: Any, tier: Tier, has_vectors: bool) -> None:
     passes.run(module, builder)
 
 
-#: Truncated vectors beside masked stores of such.
+def _narrowing(source: str) -> list[str]:
+    """The functions that truncate vectors and store some lanes of such."""
+    if ".masked.store." not in source:
+        return []
+    return [_DEFINED.findall(text)[-1] for text in source.split("\n}\n") if _TRUNCATED.search(text)]
+
+
 _TRUNCATED = re.compile(r" trunc <\d+ x i\d+> [\s\S]*@llvm\.masked\.store\.v\d+i(8|16|32)\b")
 
 
-def _combined(module: Any, machine: Any) -> Any:
-    """Masks of constants as constants, which the code generator would find without this."""
+def _combined(module: Any, machine: Any, names: Iterable[str]) -> Any:
+    """Masks of constants as constants, which the code generator would find without this, in functions of these names."""
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
-    passes = llvm.create_new_module_pass_manager()
+    passes = llvm.create_new_function_pass_manager()
     passes.add_instruction_combine_pass()
-    passes.run(module, builder)
+    for name in names:
+        passes.run(module.get_function(name), builder)
     return module
 
 

@@ -99,4 +99,4 @@ def same_bits(f: Layout, a: Array, b: Array) -> Array:
 def span(f: Layout, lo: Array, hi: Array) -> Array:
     """Number of steps from lo to hi, at least lo, as uint64."""
     first, last = keys(f, lo).astype(np.int64), keys(f, hi).astype(np.int64)
-    return (last - first).view(np.uint64)
+    return np.subtract(last, first).view(np.uint64)  # scalars, too, wrap without a warning

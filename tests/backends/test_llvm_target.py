@@ -208,9 +208,11 @@ def test_a_store_of_lanes_that_the_code_generator_finds_writes_no_others() -> No
     )
     source = "\n".join(["define void @kernel(ptr %buffers, ptr %scalars) {", *lines, "ret void", "}", declared])
     target = LlvmTarget(Tier.FAST, ObjectCache(None))
-    given, found = np.arange(7, 55, dtype=np.int64), np.full(48, 0xA5, np.int32)
-    target.load(target.compile(source))([found.ctypes.data, given.ctypes.data], [0, 0])
-    assert found.tolist() == [*range(7, 40), *[0xA5] * 15]
+    given = np.arange(7, 55, dtype=np.int64)
+    for kernel in (target.load(target.compile(source)), *target.together([source, source])):
+        found = np.full(48, 0xA5, np.int32)
+        kernel([found.ctypes.data, given.ctypes.data], [0, 0])
+        assert found.tolist() == [*range(7, 40), *[0xA5] * 15]
 
 
 def test_a_running_kernel_lets_other_threads_run(kernels) -> None:
