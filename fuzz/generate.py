@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from uops.fuzz.draw import SeededDraw
-from uops.fuzz.producers import FEATURES, LEAVES, PRODUCERS, Producer, sink_root
+from uops.fuzz.effects import sink_root
+from uops.fuzz.producers import FEATURES, LEAVES, PRODUCERS, Producer
 from uops.fuzz.values import Array, Draw, array
 from uops.spec import build as b
 from uops.spec import dtypes as dt

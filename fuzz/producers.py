@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from uops.fuzz import effects
 from uops.fuzz.positions import COMPARISONS, filled, make_indices, make_selected, make_sequence
-from uops.fuzz.values import array, beside_halfway, beside_rounding, edge_bits, number, rounds
+from uops.fuzz.values import beside_halfway, beside_rounding, edge_bits, number, rounds
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind
@@ -260,11 +261,11 @@ def _make_slice(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     kind = m.draw.choice([k for k in dt.STORABLE if k.itemsize <= d.itemsize and (k is not dt.bool_ or d is dt.bool_)])
     unit = d.itemsize // kind.itemsize
     before, size = m.draw.integer(0, 3), math.prod(shape)
-    buf = _buffer(m, kind, (before + size + m.draw.integer(0, 2)) * unit)
+    buf = effects.buffer(m, kind, (before + size + m.draw.integer(0, 2)) * unit)
     return b.reshape(b.slice_(buf, before * unit, size, d), shape)
 
 
-# -------------------------------------------------------------------------------------------- reduce, call, memory, order
+# ------------------------------------------------------------------------------------------------------------- reduce
 
 
 def _reduce(op: Op) -> Producer:
@@ -310,122 +311,9 @@ def _costly(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (x, filled(b.const(m.draw.choice((3, 5, 7)), d), shape))) if d in dt.INTS else x
 
 
-def _make_function(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """A closed body over its own Params, applied to fresh arguments."""
-    outer_made, outer_inside = m.made, m.inside
-    m.made, m.inside = {}, []
-    results = [m.value(d, shape, budget // 2)]
-    if m.draw.chance(30):
-        results.append(m.value(m.draw.choice(m.dtypes), m.shape(16), 2))
-    params, m.made, m.inside = m.inside, outer_made, outer_inside
-    shares = m.split(budget - budget // 2, max(1, len(params)))
-    arguments = [m.value(p.dtype, p.shape, n) for p, n in zip(params, shares, strict=False)]
-    return b.get(b.function(b.tuple_(*results), *arguments), 0)
-
-
 def _make_marker(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     op = m.draw.choice((Op.CONTIGUOUS, Op.DETACH, Op.CONTIGUOUS_BACKWARD))
     return UOp(op, (m.value(d, shape, budget),))
-
-
-def _make_load(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """A copy, sometimes gated."""
-    if not m.draw.chance(40):
-        return b.load(m.value(d, shape, budget))
-    gate = m.value(dt.bool_, () if m.draw.chance(30) else shape, budget // 3)
-    return b.load(m.value(d, shape, budget // 3), m.value(d, shape, budget // 3), gate)
-
-
-def _buffer(m: Maker, d: DType, size: int) -> UOp:
-    buf = b.buffer(size, d, unique=1000 + m.slot())
-    m.inputs[f"b{buf.arg.unique}"] = array(m.draw, d, (size,))
-    return buf
-
-
-def _make_assign(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """Write a value, or a part of it, into a buffer and read the buffer after it; sometimes the value reads the buffer first."""
-    size = math.prod(shape)
-    buf = _buffer(m, d, size)
-    view = b.reshape(buf, shape)
-    if size and m.draw.chance(30):
-        kept = m.draw.integer(0, size - 1)
-        done = b.after(buf, b.store(b.shrink(buf, [kept], [size - kept]), m.value(d, (size - kept,), budget)))
-        return b.reshape(done, shape)
-    value = m.value(d, shape, budget)
-    if d is not dt.bool_ and m.draw.chance(40):
-        value = UOp(Op.ADD, (b.flip(view, [True] * len(shape)), value))
-    gate = (m.value(dt.bool_, shape, 1),) if m.draw.chance(20) else ()
-    return b.reshape(b.after(buf, b.store(view, value, *gate)), shape)
-
-
-def _make_call(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """A body that fills its first argument from the others; what it wrote is read after the Call (R63)."""
-    size = math.prod(shape)
-    target = _buffer(m, d, size)
-    outer_made, outer_inside = m.made, m.inside
-    m.made, m.inside = {}, []
-    out = m.param(d, (size,))
-    value = m.value(d, (size,), budget // 2)
-    if d is not dt.bool_ and m.draw.chance(30):
-        value = UOp(Op.ADD, (b.flip(out, [True]), value))
-    effect = b.store(out, value)
-    body = m.draw.choice((b.sink(effect), b.group(effect), effect))
-    params, m.made, m.inside = m.inside, outer_made, outer_inside
-    shares = m.split(budget - budget // 2, max(1, len(params) - 1))
-    arguments = [m.value(p.dtype, p.shape, n) for p, n in zip(params[1:], shares, strict=False)]
-    written = None if m.draw.chance(20) else (0,)
-    return b.reshape(b.after(target, b.call(body, target, *arguments, written=written)), shape)
-
-
-def _make_group(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """Two Stores as one effect: the parts of a buffer that they fill are disjoint, so that no order is needed."""
-    size = math.prod(shape)
-    cut = m.draw.integer(0, size)
-    buf = _buffer(m, d, size)
-    shares = m.split(budget, 2)
-    parts = ((0, cut, shares[0]), (cut, size - cut, shares[1]))
-    stores = [b.store(b.shrink(buf, [at], [n]), m.value(d, (n,), share)) for at, n, share in parts]
-    return b.reshape(b.after(buf, b.group(*stores)), shape)
-
-
-def _make_replicated(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """Copies that are equal, as one of them (R47)."""
-    axes = [k for k, n in enumerate(shape) if n == 1 and m.draw.chance(70)] or [shape.index(1)]
-    source = list(shape)
-    room = m.max_elements // max(1, math.prod(shape))
-    for k in axes:
-        source[k] = m.extent(max(1, room))
-        room //= source[k]
-    return b.replicated(b.expand(m.value(d, shape, budget), source), *axes)
-
-
-def _make_everywhere(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """The whole of a value on each of several devices, as the collectives do it, and back on one."""
-    size = math.prod(shape)
-    n = m.draw.integer(2, min(4, m.max_elements // size))
-    row = b.reshape(m.value(d, shape, budget), (1, size))
-    copies = b.copy(b.expand(row, (n, size)), tuple(f"D{k}" for k in range(n)))
-    there = b.replicated(copies, 0)
-    if d is not dt.bool_ and m.draw.chance(60):
-        there = UOp(Op.ADD, (there, there))
-    return b.reshape(b.copy(there, "CPU"), shape)
-
-
-def sink_root(m: Maker, values: list[UOp]) -> UOp:
-    """The root of a graph that gives its values in Buffers, one of them sometimes in two: a Sink or a Group of Stores."""
-    values = values[:1] * 2 if m.draw.chance(25) else values
-    stores = [b.store(_buffer(m, v.dtype, math.prod(v.shape)), b.reshape(v, (math.prod(v.shape),))) for v in values]
-    return b.sink(*stores) if m.draw.chance(50) else b.group(*stores)
-
-
-def _make_shards(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """Scatter over devices, compute there, gather again."""
-    n = m.draw.choice([k for k in (2, 3, 4) if shape[0] % k == 0])
-    devices = tuple(f"D{k}" for k in range(n))
-    there = b.copy(m.value(d, shape, budget), devices)
-    if d is not dt.bool_ and m.draw.chance(60):
-        there = UOp(Op.ADD, (there, there))
-    return b.copy(there, "CPU")
 
 
 # -------------------------------------------------------------------------------------------------------------- leaves
@@ -479,10 +367,14 @@ def _divisible(m: Maker, d: DType, shape: Shape, budget: int) -> bool:
     return bool(shape) and m.inside is None and any(shape[0] % k == 0 for k in (2, 3, 4))
 
 
+def _doubling(m: Maker, d: DType, shape: Shape, budget: int) -> bool:
+    return m.inside is None and 0 < math.prod(shape) <= m.max_elements // 2
+
+
 LEAVES: tuple[Producer, ...] = (
     Producer("param", _anything, lambda m, d, s, n: m.param(d, s), always=True),
     Producer("const", _anything, _make_const, always=True),
-    Producer("buffer", _at_top, lambda m, d, s, n: b.reshape(_buffer(m, d, math.prod(s)), s)),
+    Producer("buffer", _at_top, lambda m, d, s, n: b.reshape(effects.buffer(m, d, math.prod(s)), s)),
     Producer("variable", lambda m, d, s, n: m.inside is None and d is not dt.bool_, _make_variable),
     Producer("binary", lambda m, d, s, n: d is dt.uint8 and math.prod(s) <= 16, _make_binary),
 )
@@ -519,15 +411,15 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("slice", lambda m, d, s, n: m.inside is None and d is not dt.bool_, _make_slice),
     _reduce(Op.ADD), _reduce(Op.MUL), _reduce(Op.MAX),
     Producer("crossed", lambda m, d, s, n: bool(s) and n >= 3 and math.prod(s) * s[-1] <= m.max_elements, _make_crossed),
-    Producer("function", lambda m, d, s, n: n >= 3 and m.inside is None, _make_function),
+    Producer("function", lambda m, d, s, n: n >= 3 and m.inside is None, effects.make_function),
     Producer("marker", _anything, _make_marker),
-    Producer("load", _anything, _make_load),
-    Producer("assign", _at_top, _make_assign),
-    Producer("shards", _divisible, _make_shards),
-    Producer("call", lambda m, d, s, n: n >= 3 and m.inside is None, _make_call),
-    Producer("group", lambda m, d, s, n: n >= 2 and m.inside is None, _make_group),
-    Producer("replicated", lambda m, d, s, n: 1 in s, _make_replicated),
-    Producer("everywhere", lambda m, d, s, n: m.inside is None and 0 < math.prod(s) <= m.max_elements // 2, _make_everywhere),
+    Producer("load", _anything, effects.make_load),
+    Producer("assign", _at_top, effects.make_assign),
+    Producer("shards", _divisible, effects.make_shards),
+    Producer("call", lambda m, d, s, n: n >= 3 and m.inside is None, effects.make_call),
+    Producer("group", lambda m, d, s, n: n >= 2 and m.inside is None, effects.make_group),
+    Producer("replicated", lambda m, d, s, n: 1 in s, effects.make_replicated),
+    Producer("everywhere", _doubling, effects.make_everywhere),
 )
 # fmt: on
 #: What a graph may have: the producers' names, and a root that is a Sink or Group of Stores.
