@@ -84,7 +84,7 @@ def rates(backend: str, seed: int, sizes: dict[str, list[int]]) -> dict[str, Rat
         warm, bench = (Bench(Setup(backend, s, oracles=judges)) for s in (seed + 1, seed))
         deque(warm.cases(range(WARM)), 0)
         gc.collect()
-        gc.freeze()  # as a campaign does after its first cases
+        gc.freeze()  # as a campaign does, here and below
         for size, cases in sizes.items():
             spent, adds = [], []
             for at in range(0, len(cases), COLLECT):
@@ -93,6 +93,7 @@ def rates(backend: str, seed: int, sizes: dict[str, list[int]]) -> dict[str, Rat
                 for first in range(at, min(at + COLLECT, len(cases)), TOGETHER):
                     deque(bench.cases(cases[first : first + TOGETHER]), 0)
                 gc.collect()
+                gc.freeze()
                 spent.append(clock() - start)
             found[size][name] = sum(spent) / len(cases), sum(s / a for s, a in zip(spent, adds, strict=True)) / len(cases)
     return found

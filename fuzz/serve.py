@@ -113,7 +113,6 @@ class Server:
         except Exception as e:
             self.tell({"broken": f"{type(e).__name__}: {e}"})
             return
-        self._settled = False
         compiler = self.bench.subject.target is not None
         self.tell({"ready": self.bench.subject.backend.version(), "compiler": compiler, "together": self.bench.together})
         while (request := read_frame(requests)) is not None:
@@ -142,11 +141,9 @@ class Server:
         self.tell({"batch": {"counts": counts, "findings": findings}})
 
     def _collect(self) -> None:
-        """Collect garbage; what is there the first time - modules, tables - stays and is not looked at again."""
+        """Collect garbage; what is left - modules, tables, memory of passes - is not looked at again in this child's life."""
         gc.collect()
-        if not self._settled:
-            gc.freeze()
-            self._settled = True
+        gc.freeze()
 
     def do_case(self, asked: Json, body: bytes) -> None:
         found = self.bench.case(asked["k"], lambda name: self.tell({"oracle": name}))
