@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from uops.backends.answer import fault as form_fault
 from uops.backends.cache import ObjectCache
 from uops.backends.conformance.judge import outputs_of
 from uops.compiler.config import Config
@@ -44,8 +45,11 @@ def faults(
     enlarged = draw.chance(50)
     program = compile(graph, target, Config())
     before = {k: np.array(v) for k, v in inputs.items()}
-    found = outputs_of(program(inputs))
-    fault = next((f for k in wanted if k in found and (f := differs(k, wanted[k], found[k]))), None)
+    result = program(inputs)
+    if (wrong := form_fault(graph, inputs, result)) is not None:
+        return Fault("form", wrong)
+    found = outputs_of(result)
+    fault = next((f for k in wanted if (f := differs(k, wanted[k], found[k]))), None)
     fault = fault or _changed(before, inputs) or _shared(program, inputs)
     if fault is None and isinstance(target, Enters):
         in_python = _called_in_python(program)

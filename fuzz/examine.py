@@ -103,7 +103,10 @@ class Triaged(NamedTuple):
         return self.oracle, self.fault.kind, raised_at, *(() if raised_at else self.made_of)
 
     def like(self, other: Triaged) -> bool:
-        """Whether a smaller program shows the same: the oracle, and the same first bad pass or the same kind of fault."""
+        """Whether a smaller program shows the same: the oracle, and the same first bad pass or the same kind of fault; the end of a
+        process is like no other fault."""
+        if (self.fault.kind == "crash") != (other.fault.kind == "crash"):
+            return False
         if self.place is not None or other.place is not None:
             return self.key[:2] == other.key[:2]
         return self.key[:3] == other.key[:3]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from uops.backends.guard import Side
 from uops.compiler import pipeline
 from uops.compiler.config import Config
@@ -28,7 +30,7 @@ def orders(graph: UOp, inputs: Mapping[str, Any], seed: int) -> Fault | None:
     first = _contents(run(graph, inputs).buffers)
     for k in range(ORDERS):
         again = _contents(run(graph, inputs, schedule=seed + k, lanes=k == 0).buffers)
-        fault = different(first, again)
+        fault = different(inputs, first, again)
         if fault is not None:
             return Fault("order", f"in the order {seed + k}: {fault.message}", fault.output, fault.element)
     return None
@@ -38,7 +40,7 @@ def machine_code(graph: UOp, inputs: Mapping[str, Any], target: Target, side: Si
     """Whether the machine code of the launch leaves what the interpreter does. Raises what lowering and running raise."""
     wanted = _contents(run(graph, inputs).buffers)
     *_, (_, program) = _lowered(graph, target)
-    return different(wanted, _contents(run_program(program, target, inputs, side=side)))
+    return different(inputs, wanted, _contents(run_program(program, target, inputs, side=side)))
 
 
 def culprit(graph: UOp, inputs: Mapping[str, Any], target: Target) -> tuple[str, str] | None:
@@ -46,10 +48,10 @@ def culprit(graph: UOp, inputs: Mapping[str, Any], target: Target) -> tuple[str,
     wanted, program = _contents(run(graph, inputs).buffers), graph
     for name, after in _lowered(graph, target):
         program = after
-        if after is not graph and different(wanted, _contents(run(after, inputs).buffers)) is not None:
+        if after is not graph and different(inputs, wanted, _contents(run(after, inputs).buffers)) is not None:
             return name, name
     found = _contents(run_program(program, target, inputs))
-    return ("backend", "backend") if different(wanted, found) is not None else None
+    return ("backend", "backend") if different(inputs, wanted, found) is not None else None
 
 
 def _lowered(graph: UOp, target: Target) -> Iterator[tuple[str, UOp]]:
@@ -65,6 +67,14 @@ def _contents(buffers: Mapping[str, Any]) -> Outputs:
     return {k: v.reshape(-1) for k, v in buffers.items()}
 
 
-def different(wanted: Outputs, found: Outputs) -> Fault | None:
-    """The first element, of memory that both have, that is not the same."""
-    return next((f for k in sorted(wanted.keys() & found.keys(), key=str) if (f := differs(k, wanted[k], found[k]))), None)
+def different(inputs: Mapping[str, Any], wanted: Outputs, found: Outputs) -> Fault | None:
+    """The first element of memory that is not as it should be: as `wanted` of what the launch writes, else as it was given. Memory
+    that is not in `found` is as it was given; what nobody gave and nobody wants may hold anything."""
+    given = _contents({k: np.asarray(v) for k, v in inputs.items()})
+    for k in sorted(wanted.keys() | (found.keys() & given.keys()), key=str):
+        if k not in found and k not in given:
+            return Fault("value", f"{k} is never written", k)
+        fault = differs(k, wanted[k] if k in wanted else given[k], found[k] if k in found else given[k])
+        if fault is not None:
+            return fault
+    return None

@@ -23,11 +23,14 @@ def resident() -> int:
         return int(f.read().split()[1]) * _PAGE
 
 
+def telling(each: int) -> bool:
+    """Whether so many bytes a call would show in as many calls as are made at most."""
+    return _calls(each) <= CALLS
+
+
 def leak(call: Callable[[], object], each: int) -> Fault | None:
-    """Call until the leak would show, at most CALLS times; nothing can be said of results that are too small for that."""
-    calls = -(-BYTES // max(1, each))
-    if calls > CALLS:
-        return None
+    """Call until the leak would show. Results are large enough for that (`telling`)."""
+    calls = _calls(each)
     for _ in range(min(16, calls)):
         call()
     for _ in range(2):
@@ -35,6 +38,10 @@ def leak(call: Callable[[], object], each: int) -> Fault | None:
         if grown < BYTES // 2:
             return None
     return Fault("leak", f"{calls} calls with results of {each} bytes: the process grew by more than half of these, twice")
+
+
+def _calls(each: int) -> int:
+    return -(-BYTES // max(1, each))
 
 
 def _growth(call: Callable[[], object], calls: int) -> int:

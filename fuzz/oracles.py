@@ -34,7 +34,7 @@ from uops.fuzz.bisect import bisect
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case as Drawn
 from uops.fuzz.kinds import KINDS, Sample, number
-from uops.fuzz.leaks import leak
+from uops.fuzz.leaks import leak, telling
 from uops.fuzz.native import run_program
 from uops.fuzz.relations import related, without
 from uops.fuzz.schedules import Sequencer, illegal_faults, kinds_of, lowered, passes
@@ -130,6 +130,17 @@ class Oracle:
 # -------------------------------------------------------------------------------------------------------------- the checks
 
 
+class NotAsked(UopsError):
+    """An oracle cannot judge this case, which does not count as judged by it."""
+
+
+def _refusal(c: Context, e: UopsError) -> Fault:
+    """What an oracle makes of a subject that refuses a program: a fault of one that may not. Raises Refused."""
+    if c.subject.may_refuse(c.sample.graph):
+        raise Refused(str(e)) from e
+    return Fault("refused", str(e))
+
+
 def _reference(c: Context) -> Fault | None:
     """The interpreter evaluates the program without a complaint; bounds of every node hold (Unsound, if not)."""
     try:
@@ -159,13 +170,12 @@ def _unoptimised(c: Context) -> Fault | None:
 def _stages(c: Context) -> Fault | None:
     order = toposort(c.sample.graph)
     if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > STAGED:
-        c.counts["stages:too large"] += 1
-        return None
+        raise NotAsked("too large to interpret every stage")
     try:
         found = bisect(c.sample.graph, c.sample.inputs, c.target(), pipeline.PIPELINE, schedules=1)
         c.counts.update(coverage.lowering(c.sample.graph, c.target()))
     except (CompileError, Unsupported) as e:
-        raise Refused(str(e)) from e
+        return _refusal(c, e)
     return found and found.fault
 
 
@@ -189,7 +199,7 @@ def _called(c: Context) -> Fault | None:
     try:
         return calls.faults(c.sample.graph, c.sample.inputs, c.target(), c.ran[0], c.draw("called"), c.target().own)
     except (CompileError, Unsupported) as e:
-        raise Refused(str(e)) from e
+        return _refusal(c, e)
 
 
 def _steps(c: Context) -> Fault | None:
@@ -215,20 +225,22 @@ def _validated(c: Context) -> Fault | None:
         c.counts["validated:not decided"] += refuted is None
         return None if refuted is None else Fault("refuted", f"{e.kernel}: {refuted}")
     except NoSolver:
-        c.counts["validated:no solver"] += 1
+        raise NotAsked("no solver is installed") from None
     except (CompileError, Unsupported) as e:
-        raise Refused(str(e)) from e
+        return _refusal(c, e)
     return None
 
 
 def _leaks(c: Context) -> Fault | None:
     """A compiled program that is called again and again keeps nothing."""
+    size = sum(np.asarray(s.best).nbytes for s in c.expected.strict.values())
+    if not telling(size):
+        raise NotAsked("results too small to tell")
     try:
         program = Compiled(c.sample.graph, c.target(), PLAIN)
     except (CompileError, Unsupported) as e:
-        raise Refused(str(e)) from e
-    sizes = (np.asarray(s.best).nbytes for s in c.expected.strict.values())
-    return leak(lambda: program(c.sample.inputs), sum(sizes))
+        return _refusal(c, e)
+    return leak(lambda: program(c.sample.inputs), size)
 
 
 def _legalized(c: Context) -> Fault | None:
@@ -256,9 +268,7 @@ def _with_schedules(c: Context, sequence: Sequencer) -> Fault | None:
         program = lowered(c.sample.graph, c.target(), passes(sequence))
         found = judge.read(run_program(program, c.target(), judge.given, side=side))
     except (CompileError, Unsupported) as e:
-        if c.subject.may_refuse(c.sample.graph):
-            raise Refused(str(e)) from e
-        return Fault("refused", str(e))
+        return _refusal(c, e)
     except Exception as e:
         return raised(e)
     c.counts.update(f"optop:{kind}" for kind in kinds_of(sequence.done))
@@ -266,7 +276,7 @@ def _with_schedules(c: Context, sequence: Sequencer) -> Fault | None:
 
 
 def _sequence(c: Context, source: str = "draw") -> Sequencer:
-    return Sequencer(c.sample.opts or f"{source} {number(c.seed, 'scheduled')}")
+    return Sequencer(f"{source} {number(c.seed, 'scheduled')}" if c.sample.opts is None else c.sample.opts)
 
 
 def _settled_schedule(c: Context, source: str = "draw") -> tuple[Sample, str]:
@@ -279,7 +289,7 @@ def _illegal(c: Context) -> Fault | None:
     try:
         return illegal_faults(c.sample.graph, c.target(), c.draw("illegal"))
     except (CompileError, Unsupported) as e:
-        raise Refused(str(e)) from e
+        return _refusal(c, e)
 
 
 def _twice(c: Context) -> Fault | None:
@@ -287,7 +297,7 @@ def _twice(c: Context) -> Fault | None:
     try:
         first, second = (_planned(c) for _ in range(2))
     except (CompileError, Unsupported) as e:
-        raise Refused(str(e)) from e
+        return _refusal(c, e)
     return None if first is second else Fault("differs", "a second lowering gives other instructions")
 
 
@@ -300,7 +310,7 @@ def _planned(c: Context) -> UOp:
 def _related(c: Context) -> Fault | None:
     found = related(c.sample, c.draw("related"))
     if found is None:
-        return None
+        raise NotAsked("no relation fits")
     relation, (sample, back) = found
     c.counts[f"relation:{relation.name}"] += 1
     return _through(c, sample, back)
@@ -402,6 +412,8 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            dialects=frozenset({Dialect.BESTIARY})),
 )}
 # fmt: on
+#: Those that look at programs alone, whatever the subject does with them.
+OF_PROGRAMS = frozenset({"form", "reference"})
 #: What a campaign asks where nothing is said.
 DEFAULT = tuple(ORACLES)
 
@@ -435,13 +447,26 @@ def due(oracle: Oracle, seed: int) -> bool:
 
 
 def first_fault(c: Context, oracles: Sequence[Oracle], told: Callable[[str], Any] = lambda name: None) -> tuple[str, Fault] | None:
-    """The first oracle that objects, and why; `told` hears of each before it is asked. Raises Refused."""
+    """The first oracle that objects, and why; `told` hears of each before it is asked. Counts who has judged. Raises Refused."""
     dialect = KINDS[c.sample.kind].dialect
     for o in oracles:
         if dialect in o.dialects:
             told(o.name)
-            c.counts[f"oracle:{o.name}"] += 1
-            fault = o.check(c)
+            fault = _asked(o, c)
             if fault is not None:
                 return o.name, fault
     return None
+
+
+def _asked(o: Oracle, c: Context) -> Fault | None:
+    try:
+        fault = o.check(c)
+    except NotAsked as e:
+        c.counts[f"not asked:{o.name}, {e}"] += 1
+        return None
+    except Refused:
+        raise
+    except Exception as e:  # what it did not expect is no reason to end the process
+        fault = raised(e)
+    c.counts[f"oracle:{o.name}"] += 1
+    return fault

@@ -43,6 +43,8 @@ def test_nothing_is_wrong_with_calls_of_this_compiler() -> None:
         (lambda p, x: Result((p.kept,), {}), "shared"),
         (lambda p, x: Result((x["p0"].__iadd__(1),), {}), "changed"),
         (lambda p, x: Result((x["p0"] * 3,), {}), "value"),
+        (lambda p, x: Result((), {}), "form"),
+        (lambda p, x: Result((x["p0"].astype(np.int64) * 2,), {}), "form"),
     ],
 )
 def test_what_a_call_may_not_do_is_a_fault(monkeypatch: pytest.MonkeyPatch, what: Any, kind: str) -> None:

@@ -1,0 +1,77 @@
+"""Scheduled launches: what machine code leaves in memory, in all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops.backends.guard import Side
+from uops.fuzz import kinds, launches
+from uops.fuzz.kinds import Sample
+from uops.fuzz.subject import Subject
+from uops.interp import run
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+Lowered = Iterator[tuple[str, UOp]]
+
+
+def _launches(fits: Callable[[Sample], bool]) -> list[Sample]:
+    """Some drawn launches that machine code can run."""
+    drawn = (kinds.sample(5, k, ("kernels",)) for k in range(60))
+    found = [s for s in drawn if not any(u.op is Op.BARRIER for u in toposort(s.graph)) and fits(s)][:4]
+    assert found
+    return found
+
+
+def _reads(s: Sample) -> set[str]:
+    """Memory that a launch is given and does not write."""
+    used = {f"b{a.arg.unique}" for call in s.graph.src for a in call.src[1:] if a.op is Op.BUFFER}
+    return used & s.inputs.keys() - run(s.graph, s.inputs).buffers.keys()
+
+
+def _fault(s: Sample, target: Any) -> Any:
+    return launches.machine_code(s.graph, s.inputs, target, Side.END)
+
+
+def test_memory_that_a_launch_only_reads_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    target, real = Subject("llvm").target, launches.run_program
+    for s in _launches(lambda s: bool(_reads(s))):
+        assert _fault(s, target) is None
+        spoilt = min(_reads(s))
+
+        def spoil(*arguments: Any, spoilt: str = spoilt, **named: Any) -> dict[str, Any]:
+            found = real(*arguments, **named)
+            found[spoilt].reshape(-1)[-1:].view(np.uint8)[...] ^= 1
+            return found
+
+        with monkeypatch.context() as m:
+            m.setattr(launches, "run_program", spoil)
+            fault = _fault(s, target)
+        assert fault is not None
+        assert fault.output == spoilt
+
+
+@pytest.mark.parametrize("kept", [0, 1])
+def test_kernels_that_are_dropped_are_seen(monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    target, real = Subject("llvm").target, launches._lowered
+    for s in _launches(lambda s: len(s.graph.src) > kept):
+
+        def drop(graph: UOp, target: Any) -> Lowered:
+            yield from ((name, g.replace(src=g.src[:kept])) for name, g in real(graph, target))
+
+        with monkeypatch.context() as m:
+            m.setattr(launches, "_lowered", drop)
+            fault = _fault(s, target)
+        assert fault is not None
+        assert fault.kind == "value"
+
+
+def test_memory_that_nobody_gave_must_be_written() -> None:
+    found = launches.different({}, {"b7": np.arange(3)}, {})
+    assert found is not None
+    assert found.message == "b7 is never written"
+    assert launches.different({}, {}, {"b7": np.arange(3)}) is None

@@ -1,0 +1,99 @@
+"""What counts as judged, as refused and as a fault, whatever an oracle raises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops.fuzz import calls, kinds, oracles
+from uops.fuzz.examine import MACHINE_CODE, Triaged
+from uops.fuzz.kinds import Sample
+from uops.fuzz.oracles import Context
+from uops.fuzz.stages import Fault
+from uops.fuzz.subject import Refused, Subject
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.errors import CompileError
+
+X = b.param(0, (4,), dt.int32)
+
+
+def context(graph: Any = None, backend: str = "llvm") -> Context:
+    return Context(
+        Sample("tensor", b.add(X, X) if graph is None else graph, {"p0": np.arange(4, dtype=np.int32)}), Subject(backend)
+    )
+
+
+def raising(e: Exception) -> Callable[..., Any]:
+    def fails(*arguments: Any, **named: Any) -> None:
+        raise e
+
+    return fails
+
+
+@pytest.mark.parametrize(
+    ("oracle", "module", "name"),
+    [
+        ("called", calls, "compile"),
+        ("stages", oracles, "bisect"),
+        ("validated", oracles.pipeline, "lower"),
+        ("leaks", oracles, "Compiled"),
+        ("illegal", oracles, "illegal_faults"),
+        ("twice", oracles, "lowered"),
+        ("scheduled", oracles, "lowered"),
+    ],
+)
+def test_a_compiler_that_refuses_what_it_takes_is_at_fault(
+    monkeypatch: pytest.MonkeyPatch, oracle: str, module: Any, name: str
+) -> None:
+    monkeypatch.setattr(oracles, "telling", lambda size: True)
+    c = context()
+    _ = c.ran
+    monkeypatch.setattr(module, name, raising(CompileError("L01 (Load): planted")))
+    found = oracles.first_fault(c, oracles.named([oracle]))
+    assert found == (oracle, Fault("refused", "L01 (Load): planted"))
+    assert c.counts[f"oracle:{oracle}"] == 1
+
+
+def test_graphs_of_several_devices_may_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = b.copy(X, ("D0", "D1"))
+    c = context(b.copy(there, "CPU"))
+    monkeypatch.setattr(oracles, "lowered", raising(CompileError("planted")))
+    with pytest.raises(Refused, match="planted"):
+        oracles.first_fault(c, oracles.named(["twice"]))
+    assert not c.counts["oracle:twice"]
+
+
+def test_what_an_oracle_does_not_expect_is_a_fault_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calls, "faults", raising(AssertionError("planted words")))
+    found = oracles.first_fault(context(), oracles.named(["called"]))
+    assert found is not None
+    assert found[1].kind == "assertionerror"
+    assert found[1].message.startswith("planted words [")
+
+
+def test_who_cannot_judge_a_case_has_not_judged_it() -> None:
+    c = context()
+    assert oracles.first_fault(c, oracles.named(["leaks"])) is None
+    assert not c.counts["oracle:leaks"]
+    assert c.counts["not asked:leaks, results too small to tell"] == 1
+
+
+def test_the_end_of_a_process_is_like_no_other_fault() -> None:
+    made = ("add:i32",)
+    crash, value = (Triaged("allowed", Fault(kind, ""), MACHINE_CODE, made) for kind in ("crash", "value"))
+    assert crash.like(crash)
+    assert value.like(value)
+    assert not crash.like(value)
+    assert not value.like(crash)
+
+
+def test_drawn_cases_count_their_judges_once() -> None:
+    subject = Subject("interp")
+    for k in range(20):
+        c = Context(kinds.sample(2, k), subject, seed=k)
+        assert oracles.first_fault(c, oracles.named(["reference", "allowed"])) is None
+        assert (c.counts["oracle:reference"], c.counts["oracle:allowed"]) == (1, 1)
