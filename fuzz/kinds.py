@@ -24,7 +24,7 @@ from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
 from uops.spec.dtypes import DType
 from uops.spec.errors import UopsError
-from uops.spec.node import UOp
+from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.record import dataclass
 
@@ -44,12 +44,13 @@ _SINGLE = (*ELEMENTWISE, *(p for p in PRODUCERS if p.name in ("cast", "folded", 
 
 
 class Sample(NamedTuple):
-    """A program with inputs; `opts` says how its kernels are scheduled (`uops.fuzz.schedules`), "" for the compiler's choice."""
+    """A program with inputs; `opts` says how its kernels are scheduled where an oracle asks for schedules (`uops.fuzz.schedules`):
+    "" for no OptOps at all, None for what that oracle draws."""
 
     kind: str
     graph: UOp
     inputs: Mapping[str, Any]
-    opts: str = ""
+    opts: str | None = None
 
 
 class UnknownKind(UopsError, LookupError):
@@ -151,10 +152,21 @@ def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT) -> Sample:
 def made(kind: Kind, draw: Draw) -> Sample:
     """A sample of the kind; a function of the choices of `draw`."""
     graph, inputs = kind.make(draw)
-    if kind.dialect is Dialect.TENSOR:  # what the graph has no use for is no input of it
-        used = leaves(graph)
-        inputs = {key: v for key, v in inputs.items() if key in used}
-    return Sample(kind.name, graph, inputs)
+    return Sample(kind.name, graph, taken(graph, inputs))
+
+
+#: What else is an input, by key: memory and variables of the second document.
+_OF_BESTIARY: dict[Op, Callable[[UOp], str]] = {
+    Op.B_PARAM: lambda u: f"p{u.arg.slot}",
+    Op.B_BUFFER: lambda u: f"b{u.src[0].arg.id}" if u.src and u.src[0].op is Op.UNIQUE else "",  # of what is ill-formed, none
+    Op.DEFINE_VAR: lambda u: str(u.arg.name),
+}
+
+
+def taken(graph: UOp, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Of what is given that which the graph takes: nothing else is an input of it, and no text of it could be read with more."""
+    keys = leaves(graph).keys() | {_OF_BESTIARY[u.op](u) for u in toposort(graph) if u.op in _OF_BESTIARY}
+    return {k: v for k, v in given.items() if k in keys}
 
 
 def known(names: Sequence[str]) -> tuple[Kind, ...]:

@@ -3,21 +3,21 @@
 Takes: a sample, and `fails`, which says whether a sample shows what the first one did. Gives: a sample that fails, on which no
 shrink of `uops.fuzz.shrinks` finds a smaller one that does, or the best found within `most` questions. Every accepted step lowers
 `measure`, so that reduction ends; what is asked about is well-formed, and evaluates in the interpreter if the first sample does:
-else the interpreter's complaint is what is looked for.
+else the interpreter's complaint is what is looked for. With `again`, which asks the same where nothing was asked before, the last
+question is whether the result fails there: if not, as of something that fails now and then, the first sample is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from uops.fuzz.kinds import KINDS, Sample
 from uops.fuzz.reproducer import size
-from uops.fuzz.shrinks import SHRINKS
+from uops.fuzz.shrinks import SHRINKS, Shrink, nonzero
 from uops.interp import run
 from uops.spec import dtypes as dt
-from uops.spec.errors import UopsError
 from uops.spec.node import toposort
 from uops.spec.verify import verify
 
@@ -26,9 +26,12 @@ Measure = tuple[int, int, int, int, int]
 MOST = 500
 
 
-def reduce(sample: Sample, fails: Callable[[Sample], bool], most: int = MOST) -> Sample:
+def reduce(
+    sample: Sample, fails: Callable[[Sample], bool], most: int = MOST, again: Callable[[Sample], bool] | None = None
+) -> Sample:
     """The smallest sample found."""
-    return _Reduction(sample, fails, most).run()
+    small = _Reduction(sample, fails, most if again is None else most - 1).run()
+    return small if again is None or small is sample or again(small) else sample
 
 
 class _Reduction:
@@ -50,17 +53,12 @@ class _Reduction:
                     pass
         return self.best
 
-    def _improve(self, shrink: Callable[[Sample], object]) -> bool:
-        """Whether a candidate of this shrink was accepted."""
+    def _improve(self, shrink: Shrink) -> bool:
+        """Whether a candidate of this shrink was accepted. What `fails` raises is no matter of the shrink."""
         candidates = shrink(self.best)
-        try:
-            for c in candidates:  # type: ignore[attr-defined]
-                if self._accept(c):
-                    return True
-                if self.left <= 0:
-                    return False
-        except UopsError:  # a shrink that built something impossible
-            return False
+        while self.left > 0 and (c := _next(candidates)) is not None:
+            if self._accept(c):
+                return True
         return False
 
     def _accept(self, c: Sample) -> bool:
@@ -84,6 +82,14 @@ class _Reduction:
         return True
 
 
+def _next(candidates: Iterator[Sample]) -> Sample | None:
+    """The next candidate; none after the last one, and where the shrink built something impossible."""
+    try:
+        return next(candidates, None)
+    except Exception:
+        return None
+
+
 def measure(s: Sample) -> Measure:
     """What is to be small, most important first: nodes, OptOps, elements, dtypes that are not simple, elements that are not 0 and
     bits of them."""
@@ -91,7 +97,7 @@ def measure(s: Sample) -> Measure:
     elements = sum(int(np.prod([n for n in u.shape if isinstance(n, int)])) for u in order if u.dtype not in (dt.void, dt.index))
     odd = len({u.dtype for u in order} - {dt.void, dt.index, dt.float32, dt.int32, dt.bool_})
     weight = sum(_weight(v) for v in s.inputs.values())
-    return size(s), len(s.opts), elements, odd, weight
+    return size(s), len(s.opts or ""), elements, odd, weight
 
 
 def _weight(v: object) -> int:
@@ -100,7 +106,7 @@ def _weight(v: object) -> int:
         return sum(int(x).bit_length() for x in a.reshape(-1))
     data = np.ascontiguousarray(a).reshape(-1)
     bits = np.unpackbits(data.view(np.uint8))
-    return int(np.count_nonzero(data.astype(bool))) * 64 + int(bits.sum())
+    return int(np.count_nonzero(nonzero(data))) * 64 + int(bits.sum())
 
 
 def sound(s: Sample, evaluates: bool = True) -> bool:

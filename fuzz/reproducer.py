@@ -4,14 +4,16 @@
     ; input p0: 0x3f800000 0x7fc00000  as in file tests (`uops.fuzz.corpus`): floats by bits
     %0 = ...
 
-`write` and `read` are inverse. `uops run FILE` evaluates it on its inputs, `uops fuzz FILE` asks its oracle again. A *packet* is
-the same for another process: a JSON header and a binary body.
+`write` and `read` are inverse, but for inputs that the program does not take. `uops run FILE` evaluates it on its inputs, in the
+dialect of its kind; `uops fuzz FILE` asks its oracle again. The header's `opts` are the sample's: null, or no `opts`, where the
+oracle draws. A *packet* is the same for another process: a JSON header and a binary body.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +22,10 @@ import numpy as np
 from uops.backends.arrays import decode, encode
 from uops.backends.conformance.judge import bits_of
 from uops.fuzz import corpus
-from uops.fuzz.kinds import Sample
+from uops.fuzz.kinds import KINDS, Sample, taken
+from uops.fuzz.oracles import ORACLES
+from uops.fuzz.schedules import unreadable
+from uops.spec.dialects import Dialect
 from uops.spec.errors import SpecError
 from uops.spec.text import number, show
 
@@ -39,7 +44,8 @@ def text(r: Reproducer) -> str:
     """The file."""
     about = r.about | {"kind": r.sample.kind, "opts": r.sample.opts}
     head = [_HEAD + json.dumps(about, sort_keys=True)]
-    head += [f"; input {k}: {_words(v)}".rstrip() for k, v in sorted(r.sample.inputs.items())]
+    inputs = taken(r.sample.graph, r.sample.inputs)
+    head += [f"; input {k}: {_words(v)}".rstrip() for k, v in sorted(inputs.items())]
     return "\n".join([*head, show(r.sample.graph)])
 
 
@@ -49,13 +55,102 @@ def write(path: Path, r: Reproducer) -> None:
 
 
 def read(path: Path) -> Reproducer:
-    """Raises SpecError where the file is none."""
+    """Raises SpecError where the file is none, or where its header has not what it takes to ask again."""
     test = corpus.load(path)
-    head = next((x for x in path.read_text(encoding="utf-8").splitlines() if x.startswith(_HEAD)), None)
-    if head is None:
+    found = _header(path)
+    if found is None:
         raise SpecError(f"{path} has no line {_HEAD.strip()!r}: it is no reproducer")
-    about = json.loads(head[len(_HEAD) :])
-    return Reproducer(Sample(about.pop("kind"), test.graph, test.inputs, about.pop("opts")), about)
+    line, about = found
+    if wrong := next(chain(_wrong(about, _ABOUT), _wrong(about.get("setup"), _SETUP, "setup.")), None):
+        raise _unusable(path, line, wrong)
+    if part := unreadable(about.get("opts") or ""):
+        raise _unusable(path, line, f"opts: {part!r} is no OptOp of a kernel (`uops.fuzz.schedules`)")
+    return Reproducer(Sample(about.pop("kind"), test.graph, test.inputs, about.pop("opts", None)), about)
+
+
+def dialect_of(path: Path) -> Dialect | None:
+    """The dialect of the kind that a reproducer's header names; None of a file without a header. Raises SpecError."""
+    found = _header(path)
+    if found is None:
+        return None
+    line, about = found
+    if wrong := next(_wrong(about, {"kind": _ABOUT["kind"]}), None):
+        raise _unusable(path, line, wrong)
+    return KINDS[about["kind"]].dialect
+
+
+# -------------------------------------------------------------------------------------------------------------- the header
+
+
+class _Key(NamedTuple):
+    """What a header may hold under a key: one of these types, and where `known` is given, of these names."""
+
+    types: tuple[type, ...]
+    needed: bool = False
+    known: Collection[str] | None = None
+
+
+#: Who may have objected where no oracle was asked.
+_OTHERS = ("generator", "process")
+#: Keys of the header that are read, and of its `setup` (`uops.fuzz.examine.Setup`), which has no others.
+_ABOUT = {
+    "kind": _Key((str,), True, KINDS),
+    "opts": _Key((str, type(None))),
+    "oracle": _Key((str,), True, (*ORACLES, *_OTHERS)),
+    "seed": _Key((int,), True),
+    "setup": _Key((dict,), True),
+}
+_SETUP = {
+    "backend": _Key((str,), True),
+    "seed": _Key((int,)),
+    "kinds": _Key((list,), False, KINDS),
+    "oracles": _Key((list,), False, ORACLES),
+    "against": _Key((str, type(None))),
+    "options": _Key((dict, type(None))),
+}
+
+
+def _header(path: Path) -> tuple[int, Json] | None:
+    """The header and its line; None of a file without one. Raises SpecError."""
+    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    line, head = next(((n, x) for n, x in lines if x.startswith(_HEAD)), (0, ""))
+    if not head:
+        return None
+    try:
+        about = json.loads(head[len(_HEAD) :])
+    except (ValueError, RecursionError) as e:
+        raise _unusable(path, line, f"it is no JSON: {e}") from e
+    if not isinstance(about, dict):
+        raise _unusable(path, line, f"it is {_TYPES[type(about)]}, expected an object")
+    return line, about
+
+
+def _unusable(path: Path, line: int, wrong: str) -> SpecError:
+    return SpecError(f"{path}, line {line}: the header {_HEAD.strip()!r} cannot be used: {wrong}", line=line, column=1)
+
+
+#: Types as JSON calls them.
+_TYPES: dict[type, str] = {
+    str: "a string", int: "an integer", float: "a number", bool: "true or false", list: "an array", dict: "an object",
+    type(None): "null",
+}  # fmt: skip
+
+
+def _wrong(found: Any, keys: Mapping[str, _Key], place: str = "") -> Iterator[str]:
+    """What is wrong with an object of the header, by key; of `setup`, keys that it does not have, too."""
+    for name, key in keys.items():
+        value = found.get(name)
+        if name not in found:
+            if key.needed:
+                yield f"{place}{name} is missing"
+        elif type(value) not in key.types:
+            yield f"{place}{name} is {_TYPES[type(value)]}, expected {' or '.join(_TYPES[t] for t in key.types)}"
+        elif key.known is not None:
+            for x in value if isinstance(value, list) else (value,):
+                if x not in tuple(key.known):  # which may be no string
+                    yield f"{place}{name}: {x!r} is not known; known: {', '.join(key.known)}"
+    if place:
+        yield from (f"{place}{name} is not known; known: {', '.join(keys)}" for name in found if name not in keys)
 
 
 def size(sample: Sample) -> int:

@@ -43,6 +43,8 @@ _SIDE_BY_SIDE, _LANES, _MOST = 64, 64, 1 << 15
 _TRIES = 24
 #: Moves of a search that are looked at in one step.
 _MOVES = 64
+#: A sequence that a seed draws.
+_DRAWN = re.compile(r"\s*(draw|beam) (\d+)\s*")
 
 
 # -------------------------------------------------------------------------------------------------------------------- text
@@ -76,6 +78,19 @@ def _parts(opts: str) -> dict[int, list[str]]:
     return found
 
 
+def unreadable(opts: str) -> str | None:
+    """The first part of a sequence that says nothing; None where all can be read."""
+    if _DRAWN.fullmatch(opts):
+        return None
+    for part in filter(None, (p.strip() for p in opts.split(";"))):
+        k, _, text = part.partition(":")
+        try:
+            _ = int(k), text.strip() in ("global", *STARTS) or parse(text)
+        except (ValueError, LookupError, TypeError):
+            return part
+    return None
+
+
 def kinds_of(opts: str) -> list[str]:
     """What a sequence does, without numbers: each part, and each pair of neighbours in one kernel."""
     found = []
@@ -92,7 +107,7 @@ class Sequencer:
     """A choice of schedules, as `uops.compiler.passes.optimize` takes one. `done` is the text of what it chose."""
 
     def __init__(self, opts: str) -> None:
-        drawn = re.fullmatch(r"\s*(draw|beam) (\d+)\s*", opts)
+        drawn = _DRAWN.fullmatch(opts)
         self._draws = {"draw": self._drawn, "beam": self._searched}[drawn.group(1)] if drawn else None
         self._seed = int(drawn.group(2)) if drawn else 0
         self._given = {} if drawn else _parts(opts)

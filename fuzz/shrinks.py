@@ -13,14 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from uops.backends.answer import leaves
 from uops.backends.arrays import STORAGE
 from uops.compiler.passes.callify import resolve
-from uops.fuzz.kinds import Sample
+from uops.fuzz.kinds import Sample, taken
 from uops.fuzz.launch_shrinks import LAUNCH_SHRINKS
 from uops.interp import evaluate
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, ConstArg
+from uops.spec.args import ConstArg
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp, substitute, toposort
 from uops.spec.ops import Op
@@ -36,20 +37,8 @@ _SHAPED = frozenset({Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.PARAM})
 
 
 def _with(s: Sample, graph: UOp, inputs: Mapping[str, Any] | None = None) -> Sample:
-    """The sample with another graph, and of its inputs those that the graph still has."""
-    given = s.inputs if inputs is None else inputs
-    return s._replace(graph=graph, inputs={k: v for k, v in given.items() if k in names(graph)})
-
-
-def names(graph: UOp) -> set[str]:
-    """The keys of everything in a graph that may be given."""
-    found = set()
-    for u in toposort(graph):
-        if u.op is Op.PARAM:
-            found.add(str(u.arg.name) if u.arg.name is not None else f"p{u.arg.slot}")
-        elif u.op is Op.BUFFER and u.arg.addrspace is AddrSpace.GLOBAL:
-            found.add(f"b{u.arg.unique}")
-    return found
+    """The sample with another graph, and of its inputs those that the graph still takes."""
+    return s._replace(graph=graph, inputs=taken(graph, s.inputs if inputs is None else inputs))
 
 
 def values(graph: UOp) -> list[UOp]:
@@ -101,7 +90,8 @@ def inlined(s: Sample) -> Iterator[Sample]:
 
 
 def _free_slot(s: Sample) -> int:
-    return 1 + max((int(k[1:]) for k in names(s.graph) if k[0] == "p" and k[1:].isdigit()), default=-1)
+    """A slot that no Param has, bound ones included."""
+    return 1 + max((u.arg.slot for u in toposort(s.graph) if u.op is Op.PARAM and u.arg.slot is not None), default=-1)
 
 
 def cuts(s: Sample) -> Iterator[Sample]:
@@ -183,8 +173,8 @@ def grafted(s: Sample) -> Iterator[Sample]:
 def unindexed(s: Sample) -> Iterator[Sample]:
     """What is computed as an index and then cast, computed in the dtype that it is cast to."""
     for u in reversed(values(s.graph)):
-        inner = u.src[0]
-        if u.op is Op.CAST and inner.dtype is dt.index and inner.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.MAX):
+        inner = u.src[0] if u.op is Op.CAST else u
+        if inner is not u and inner.dtype is dt.index and inner.op in (Op.ADD, Op.SUB, Op.MUL, Op.NEG, Op.MAX):
             below = [x.src[0] if x.op is Op.CAST else x for x in inner.src]
             yield _with(s, substitute(s.graph, {u: UOp(inner.op, tuple(b.cast(x, u.dtype) for x in below))}))
 
@@ -212,9 +202,8 @@ def fewer_operands(s: Sample) -> Iterator[Sample]:
 def one_operand(s: Sample) -> Iterator[Sample]:
     """A node of one operand, taken twice."""
     for u in reversed(values(s.graph)):
-        x, *rest = u.src
-        if len(rest) == 1 and rest[0] is not x and rest[0].dtype is x.dtype:
-            for y in (x, rest[0]):
+        if len(u.src) == 2 and u.src[0] is not u.src[1] and u.src[0].dtype is u.src[1].dtype:
+            for y in u.src:
                 node = UOp(u.op, (y, y), u.arg, u.tag)
                 yield _with(s, node if u is s.graph else substitute(s.graph, {u: node}))
 
@@ -222,12 +211,15 @@ def one_operand(s: Sample) -> Iterator[Sample]:
 def buffers(s: Sample) -> Iterator[Sample]:
     """A Param in place of a Buffer, and of a Buffer or a Param that is reshaped."""
     slot = _free_slot(s)
+    keys = {u: key for key, u in leaves(s.graph).items()}
     for u in toposort(s.graph):
         base = u.src[0] if u.op is Op.RESHAPE else u
-        key = next(iter(names(base)), "") if base.op in (Op.BUFFER, Op.PARAM) else ""
-        if key in s.inputs and u is not s.graph and (base is not u or u.op is Op.BUFFER):
-            value = np.asarray(s.inputs[key]).reshape(u.shape)
-            yield _with(s, substitute(s.graph, {u: b.param(slot, u.shape, u.dtype)}), {**s.inputs, f"p{slot}": value})
+        value = s.inputs.get(keys.get(base, ""))
+        if value is None or u is s.graph or (base is u and u.op is not Op.BUFFER):
+            continue
+        if _elements(u) == np.size(value):  # not where an extent is a variable
+            p = b.param(slot, u.shape, u.dtype)
+            yield _with(s, substitute(s.graph, {u: p}), {**s.inputs, f"p{slot}": np.asarray(value).reshape(u.shape)})
 
 
 def stored(s: Sample) -> Iterator[Sample]:
@@ -347,14 +339,21 @@ def _simpler(a: Any) -> Iterator[Any]:
     yield np.ones_like(a)
     if a.size > 1:
         flat = a.reshape(-1)
+        something = nonzero(flat)
         step = a.size // 2
         while step:
             for at in range(0, a.size, step):
-                if flat[at : at + step].astype(bool).any():
+                if something[at : at + step].any():
                     one = flat.copy()
                     one[at : at + step] = 0
                     yield one.reshape(a.shape)
             step = step // 2 if a.size <= 64 or step > a.size // 8 else 0
+
+
+def nonzero(a: Any) -> Any:
+    """Where an array is not 0; NaN is not, whatever its dtype."""
+    with np.errstate(invalid="ignore"):  # a NaN, and a signalling one more so
+        return np.asarray(a).astype(bool)
 
 
 def _equal(x: Any, y: Any) -> bool:
@@ -403,8 +402,8 @@ def _retype(inputs: dict[str, Any], key: str, t: DType) -> None:
 
 
 def fewer_opts(s: Sample) -> Iterator[Sample]:
-    """Schedules with fewer OptOps: none, halves, single ones left out."""
-    parts = [p for p in s.opts.split(";") if p.strip()]
+    """Schedules with fewer OptOps: none, halves, single ones left out. A schedule that is drawn has none to leave out."""
+    parts = [p for p in (s.opts or "").split(";") if p.strip()]
     step = len(parts)
     while step:
         for at in range(0, len(parts), step):

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from uops.backends.answer import leaves
 from uops.backends.registry import get
 from uops.fuzz import chains, coverage, kinds, launches, laws, oracles, programs
 from uops.fuzz.draw import Recording, Replay, SeededDraw
@@ -43,6 +44,14 @@ def test_programs_are_well_formed_and_are_evaluated(name: str) -> None:
             allowed(s.graph, s.inputs)
         else:
             run(s.graph, s.inputs)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_programs_take_every_input_that_they_have(name: str) -> None:
+    for s in some(name, 40):
+        assert s.inputs == kinds.taken(s.graph, s.inputs)
+        if KINDS[name].dialect is not Dialect.BESTIARY:
+            assert s.inputs.keys() <= leaves(s.graph).keys()
 
 
 def test_left_sides_of_rules_have_dtypes_and_are_rewritten() -> None:

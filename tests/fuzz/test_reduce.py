@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 
 import numpy as np
 import pytest
 
+from uops.backends.answer import leaves
+from uops.backends.arrays import STORAGE
+from uops.backends.registry import BrokenBackend
 from uops.fuzz import kinds
 from uops.fuzz.kinds import Sample
 from uops.fuzz.reduce import measure, reduce, sound
 from uops.fuzz.reproducer import size
-from uops.fuzz.shrinks import SHRINKS, buffers, resized, retyped
+from uops.fuzz.shrinks import SHRINKS, buffers, fewer_opts, resized, retyped, simpler_values
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace
 from uops.spec.dialects import Dialect
-from uops.spec.errors import Unsound
+from uops.spec.dtypes import DType
+from uops.spec.errors import Unsound, UopsError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.result import Result
@@ -153,6 +158,14 @@ def test_a_schedule_shrinks_to_the_optops_that_matter() -> None:
     assert [p.strip() for p in small.opts.split(";")] == ["0:b", "1:e"]
 
 
+def test_a_schedule_loses_all_its_optops_or_is_drawn() -> None:
+    s = Sample("tensor", b.add(b.param(0, (), dt.int32), 1), {"p0": np.zeros((), np.int32)}, "0:a; 0:b")
+    assert reduce(s, lambda c: True).opts == ""
+    assert reduce(s._replace(opts=None), lambda c: True).opts is None
+    assert next(fewer_opts(s)).opts == ""
+    assert [*fewer_opts(s._replace(opts="")), *fewer_opts(s._replace(opts=None))] == []
+
+
 def test_a_sample_that_cannot_shrink_stays() -> None:
     s = Sample("tensor", b.param(0, (), dt.float32), {"p0": np.zeros((), np.float32)})
     assert reduce(s, lambda c: True) == s
@@ -168,6 +181,92 @@ def test_the_number_of_questions_is_bounded() -> None:
 
     reduce(drawn(has(Op.ADD), 1, 14)[0], fails, most=25)
     assert asked <= 25
+
+
+@pytest.mark.parametrize("most", [40, 500])
+def test_what_does_not_fail_again_is_not_what_a_reduction_gives(most: int) -> None:
+    """Of a bug that shows now and then, a small program may have shown it by chance."""
+    s = drawn(has(Op.ADD), 1, 14)[0]
+    left, asked = 1, []
+
+    def sometimes(c: Sample) -> bool:
+        nonlocal left
+        left -= 1
+        asked.append(c)
+        return left >= 0
+
+    assert reduce(s, sometimes, most, sometimes) is s
+    assert len(asked) <= most
+    assert measure(asked[-1]) < measure(s)
+    small = reduce(s, has(Op.ADD), most, has(Op.ADD))
+    assert has(Op.ADD)(small) and size(small) < size(s)
+
+
+def test_a_shrink_that_raises_ends_no_reduction(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(s: Sample) -> Iterator[Sample]:
+        yield s
+        raise TypeError("a shrink of something that it does not know")
+
+    monkeypatch.setattr("uops.fuzz.reduce.SHRINKS", (broken, *SHRINKS))
+    assert size(reduce(drawn(has(Op.MUL), 1)[0], has(Op.MUL))) <= 2
+
+
+@pytest.mark.parametrize("error", [BrokenBackend("no such device"), ValueError("whatever")])
+def test_what_the_question_raises_is_not_hidden(error: Exception) -> None:
+    """A backend that cannot be had says nothing of a program."""
+
+    def asks(s: Sample) -> bool:
+        raise error
+
+    with pytest.raises(type(error), match=str(error)):
+        reduce(drawn(has(Op.MUL), 1)[0], asks)
+
+
+def test_no_shrink_meets_a_program_that_it_does_not_know() -> None:
+    """Symbolic extents, bodies, kernels, the second document: what is built may be ill-formed, and that is all."""
+    raised = set()
+    for kind in ("symbolic", "bodies", "kernels", "bestiary"):
+        for s in (kinds.sample(99, k, (kind,)) for k in range(16)):
+            for shrink in SHRINKS:
+                try:
+                    list(islice(shrink(s), 12))
+                except UopsError:
+                    continue
+                except Exception as e:
+                    raised.add((kind, shrink.__name__, repr(e)))
+    assert not raised
+
+
+def test_memory_beside_views_with_symbolic_extents_is_replaced() -> None:
+    n = b.variable("n", 1, 4)
+    x, buf = b.param(0, (n,), dt.int32), b.buffer(2, dt.int32, unique=1000)
+    graph = b.tuple_(b.reshape(x, (1, n)), b.neg(b.reshape(buf, (2, 1))))
+    s = Sample("symbolic", graph, {"n": 3, "p0": np.arange(3, dtype=np.int32), "b1000": np.arange(2, dtype=np.int32)})
+    found = list(buffers(s))
+    assert [c.inputs.keys() for c in found] == [{"n", "p0", "p1"}] * 2
+    assert [c.inputs["p1"].shape for c in found] == [(2,), (2, 1)]
+    assert all(map(sound, found))
+
+
+def test_what_a_reduced_program_does_not_take_is_no_input_of_it() -> None:
+    """Params of bodies are bound, and LOCAL memory is the kernel's."""
+    for kind, op in (("bodies", Op.FUNCTION), ("kernels", Op.LOAD), ("bestiary", Op.B_LOAD)):
+        every = (kinds.sample(9, k, (kind,)) for k in range(200))
+        for s, _ in zip((s for s in every if has(op)(s)), range(6)):
+            small = reduce(s, has(op), most=60)
+            assert small.inputs == kinds.taken(small.graph, small.inputs)
+            assert kind == "bestiary" or small.inputs.keys() <= leaves(small.graph).keys()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("d", "mantissa"), [(dt.float16, 10), (dt.bfloat16, 7), (dt.float32, 23), (dt.float64, 52)])
+def test_a_signalling_nan_is_something_and_no_warning(d: DType, mantissa: int) -> None:
+    words = np.zeros(8, f"u{d.itemsize}")
+    words[5] = (1 << (d.bits - 1)) - (1 << mantissa) + 1
+    s = Sample("tensor", b.neg(b.param(0, (8,), d)), {"p0": words.view(STORAGE[d])})
+    assert measure(s)[-1] == 64 + d.bits - mantissa
+    values = [c.inputs["p0"].view(words.dtype) for c in simpler_values(s)]
+    assert [int(np.count_nonzero(v)) for v in values] == [0, 8, 0, 0, 0]
 
 
 def test_every_candidate_of_every_shrink_is_a_sample_or_is_thrown_away() -> None:

@@ -22,6 +22,7 @@ from uops.cli.common import (
 )  # fmt: skip
 
 if TYPE_CHECKING:
+    from uops.spec.dialects import Dialect
     from uops.spec.node import UOp
     from uops.spec.result import Result
 
@@ -37,13 +38,17 @@ TIMEOUT = 600.0
     help="Arrays named p<slot>, b<unique> and by variable. Without it they are random.",
 )  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of random inputs.")
-@dialect_option("tensor", "What the program is written in; the interpreter takes all, a backend takes tensor.")
+@dialect_option(
+    None,
+    "What the program is written in; the interpreter takes all, a backend tensor.  [default: tensor, or what a reproducer has]",
+)
 @click.option("--schedule", type=int, help="Seed of an order for all that a kernel leaves unordered; for the interpreter.")
 @click.option("--bits", is_flag=True, help="Show the bits of every float beside its value.")
 @json_option()
 def run(
-    file: str, backend_name: str, inputs: str | None, seed: int, dialect: str, schedule: int | None, bits: bool, as_json: bool
-) -> None:
+    file: str, backend_name: str, inputs: str | None, seed: int, dialect: str | None, schedule: int | None, bits: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Evaluate a .uops program on given or random inputs.
 
     A file that holds inputs in comments (`; input p0: 1 2`), as reproducers of `uops fuzz` do, is run on those. Prints the values
@@ -56,12 +61,16 @@ def run(
     from uops.spec.text import parse_file
     from uops.spec.verify import verify
 
-    if backend_name != INTERP and (dialect.lower() != "tensor" or schedule is not None):
-        raise click.UsageError(f"{backend_name} takes programs of the tensor dialect, without a schedule: leave out --backend")
     root = parse_file(file)
-    verify(root, Dialect(dialect.lower()))
+    written = Dialect(dialect.lower()) if dialect else _dialect_of(Path(file))
+    if backend_name != INTERP and (written is not Dialect.TENSOR or schedule is not None):
+        raise click.UsageError(f"{backend_name} takes programs of the tensor dialect, without a schedule: leave out --backend")
+    verify(root, written)
     held = {} if inputs else inputs_of(Path(file))
-    given = checked(root, npz.load(inputs) if inputs else held) if inputs or held else random_inputs(root, seed)
+    if held and written is Dialect.BESTIARY:
+        given = held  # memory and variables of the second document, read as it says what they are
+    else:
+        given = checked(root, npz.load(inputs) if inputs else held) if inputs or held else random_inputs(root, seed)
     result = evaluate(root, given, backend_name, schedule)
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs or held else seed}
@@ -71,6 +80,17 @@ def run(
     if not inputs and given:
         _show({f"input {k}": v for k, v in given.items()}, bits, "dim")
     _show(named(result), bits, "bold")
+
+
+def _dialect_of(file: Path) -> Dialect:
+    """That of the kind that a reproducer of `uops fuzz` names; of any other program, tensor."""
+    from uops.spec.dialects import Dialect
+
+    if not any(x.startswith("; uops fuzz: ") for x in file.read_text(encoding="utf-8").splitlines()):
+        return Dialect.TENSOR
+    from uops.fuzz.reproducer import dialect_of  # imports the compiler
+
+    return dialect_of(file) or Dialect.TENSOR
 
 
 def named(result: Result) -> dict[str, Any]:
