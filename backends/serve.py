@@ -30,12 +30,20 @@ def pack(header: dict[str, Any], body: bytes = b"") -> bytes:
 
 def read_frame(stream: BinaryIO) -> Frame | None:
     """The next frame; None at the end of the stream."""
-    sizes = stream.read(_SIZES.size)
+    sizes = _whole(stream, _SIZES.size)
     if len(sizes) < _SIZES.size:
         return None
     text, body = _SIZES.unpack(sizes)
-    data = stream.read(text + body)
+    data = _whole(stream, text + body)
     return (json.loads(data[:text]), data[text:]) if len(data) == text + body else None
+
+
+def _whole(stream: BinaryIO, size: int) -> bytes:
+    """So many bytes, fewer at the end of the stream: a pipe without a buffer gives what is there."""
+    found = bytearray()
+    while len(found) < size and (more := stream.read(size - len(found))):
+        found += more
+    return bytes(found)
 
 
 def split_frame(data: bytes | bytearray) -> tuple[Frame, int] | None:

@@ -167,14 +167,17 @@ class Process:
         take, write = _pipe()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         command = [sys.executable, "-m", self.module, str(read), str(write)]
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited: Ctrl-C is for us, who end the process
         try:
             self._popen = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(read, write),
                 env={**_environment(), **environment},
             )  # fmt: skip
         finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
             os.close(read)
             os.close(write)
+        self._pids = [self._popen.pid]
         os.set_blocking(give, False)
         self._requests = open(give, "wb", buffering=0)  # noqa: SIM115
         self._answers = open(take, "rb", buffering=0)  # noqa: SIM115
@@ -197,7 +200,7 @@ class Process:
         return str(first[0]["ready"])
 
     def greeted(self, greeting: Mapping[str, Any]) -> None:
-        """For a subclass whose process says more of itself than its version."""
+        """For a subclass whose process says more of itself than its version; `_pids` are the processes whose time counts."""
 
     def send(self, cases: Sequence[Case], seconds: float) -> None:
         """Give a batch. The process reads it whole before it answers, so neither side waits for the other."""
@@ -214,7 +217,7 @@ class Process:
 
     def give(self, header: Mapping[str, Any], body: bytes, seconds: float) -> None:
         """Write one frame, which the process has `seconds` to read (`Limits`); the missing answer reports that it did not."""
-        view, patience = memoryview(pack(dict(header), body)), _Patience(self._popen.pid, seconds)
+        view, patience = memoryview(pack(dict(header), body)), _Patience(self._pids, seconds)
         with contextlib.suppress(BrokenPipeError):
             while view and not self._hung:
                 written = self._requests.write(view)  # None where the pipe is full
@@ -223,7 +226,7 @@ class Process:
 
     def receive(self, seconds: float) -> Frame | None:
         """The next answer, or None if the process ended or had `seconds` (`Limits`)."""
-        patience = _Patience(self._popen.pid, seconds)
+        patience = _Patience(self._pids, seconds)
         while (found := split_frame(self._buffer)) is None:
             self._hung = self._hung or not patience.sees(self._readable)
             if self._hung:
@@ -280,21 +283,27 @@ def _pipe() -> tuple[int, int]:
 
 
 class _Patience:
-    """The seconds that a process has (`Limits`), from now on."""
+    """The seconds that processes have together (`Limits`), from now on."""
 
-    def __init__(self, pid: int, seconds: float) -> None:
-        self._pid, self._seconds, self._used = pid, seconds, _used(pid)[0]
+    def __init__(self, pids: Sequence[int], seconds: float) -> None:
+        self._pids, self._seconds = tuple(pids), seconds
+        self._used = self._told()[0]
         now = time.monotonic()
         self._deadline, self._last = now + seconds, now + seconds * _PATIENCE
 
     def sees(self, poll: select.poll) -> bool:
         """Whether what is asked for happens in time."""
         while not poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
-            now, kept = _used(self._pid)
+            now, kept = self._told()
             if not kept or now - self._used >= self._seconds or self._deadline >= self._last:
                 return False
             self._deadline = min(self._last, time.monotonic() + 1.0)
         return True
+
+    def _told(self) -> tuple[float, bool]:
+        """Of all of them, what `_used` says of one."""
+        told = [_used(pid) for pid in self._pids]
+        return sum(used for used, _ in told), any(kept for _, kept in told)
 
 
 def _used(pid: int) -> tuple[float, bool]:

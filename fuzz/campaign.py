@@ -6,7 +6,7 @@ one that was not.
 
 A finding is a case and the oracle that objected. Some of each batch (`_PER_BATCH` of each oracle and kind of fault) are *triaged*:
 judged again and bisected. Of findings with one key the one of the least number is reduced and kept; where bisection has nothing
-to say, the reduced programs are what is compared, of the first `MOST_REDUCED`.
+to say, the reduced programs are what is compared, of the first `MOST_REDUCED` of each oracle and kind of fault.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from uops import __version__
+from uops.backends.registry import BrokenBackend
 from uops.backends.worker import Limits
 from uops.fuzz import kinds
 from uops.fuzz.cluster import Cluster
@@ -27,9 +28,9 @@ from uops.fuzz.examine import Json, Setup, Triaged
 from uops.fuzz.journal import Journal
 from uops.fuzz.process import LIMITS, Lost
 from uops.fuzz.reduce import MOST
-from uops.fuzz.work import BATCH, Crew, Hand, Job, Local
+from uops.fuzz.work import BATCH, GENERATOR, Crew, Hand, Job, Local
 
-MOST_REDUCED = 64
+MOST_REDUCED = 16
 _PER_BATCH = 4
 JOURNAL, FINDINGS = "journal.jsonl", "findings"
 
@@ -44,6 +45,15 @@ class Found:
     count: int
     nodes: int | None = None
     file: str | None = None
+
+    @property
+    def unreduced(self) -> str | None:
+        """Why there is no reduced program; None where there is one."""
+        if self.nodes is not None:
+            return None
+        if self.triaged.oracle == GENERATOR:
+            return "the generator made no program"
+        return f"not reduced: {MOST_REDUCED} others of its kind were, or the campaign was stopped"
 
 
 @dataclass(slots=True)
@@ -61,6 +71,17 @@ class Summary:
     complete: bool = True
 
     began: int = 0
+    jobs_done: int = 0
+
+    @property
+    def resumed(self) -> bool:
+        """Whether a journal had cases before this run."""
+        return self.began > 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether all of this came from the journal, and nothing was left to do."""
+        return self.resumed and self.complete and not self.jobs_done
 
     @property
     def rate(self) -> float:
@@ -95,7 +116,7 @@ class Campaign:
         self.started = time.monotonic()
         self.before = self.state.done_cases
         self._turn = threading.Condition()
-        self._running = 0
+        self._running = self._done = 0
         self._stop = False
         self._failure: BaseException | None = None
 
@@ -146,7 +167,7 @@ class Campaign:
         found.found = self.state.merged()
         found.vanished = sorted(k for k, t in self.state.triaged.items() if t is None)
         found.seconds = time.monotonic() - self.started
-        found.complete, found.began = not self._stop, self.before
+        found.complete, found.began, found.jobs_done = not self._stop, self.before, self._done
         self.state.write(self.directory / FINDINGS, found.found)
         return found
 
@@ -158,7 +179,7 @@ class Campaign:
                 while (task := self._next()) is not None:
                     self._do(task, hand)
         except BaseException as e:
-            if not (self._stop and isinstance(e, Lost)):
+            if not (self._stop and isinstance(e, Lost | BrokenBackend)):
                 self._failure = self._failure or e
                 self.stop()
 
@@ -180,8 +201,8 @@ class Campaign:
             return None
         if self.until is not None and sum(self.state.raw.values()) >= self.until:
             return None
-        number = self.state.next_batch()
-        if self.cases is not None and number * BATCH >= self.cases:
+        number = self.state.next_batch(self.cases)
+        if number is None:
             return None
         self.state.taken.add(("batch", number))
         return "batch", number
@@ -192,6 +213,7 @@ class Campaign:
             self.journal.add({task[0]: line})
             with self._turn:
                 self.state.learn(task[0], line)
+                self._done += 1
         finally:
             with self._turn:
                 self._running -= 1
@@ -199,13 +221,19 @@ class Campaign:
 
     def _job(self, about: str, number: int) -> Job:
         if about == "batch":
-            stop = (number + 1) * BATCH
-            return Job(about, number, self.setup, stop if self.cases is None else min(stop, self.cases))
-        first = self.state.triaged.get(number)
-        return Job(about, number, self.setup, 0, self.state.oracle(number), first and first.to_json(), self.most)
+            first = number * BATCH
+            start, stop = first + self.state.done.get(number, 0), first + _wanted(number, self.cases)
+            return Job(about, number, self.setup, stop, start=start)
+        triaged = self.state.triaged.get(number)
+        return Job(about, number, self.setup, 0, self.state.oracle(number), triaged and triaged.to_json(), self.most)
 
 
 _Task = tuple[str, int]
+
+
+def _wanted(number: int, cases: int | None) -> int:
+    """How many cases of a batch a campaign of so many wants."""
+    return BATCH if cases is None else max(0, min(BATCH, cases - number * BATCH))
 
 
 class _State:
@@ -216,6 +244,8 @@ class _State:
         self.counts: Counter[str] = Counter()
         self.raw: Counter[str] = Counter()
         self.done_cases = 0
+        self.done: dict[int, int] = {}  # cases of each batch, which are its first ones
+        self._met: dict[int, Counter[tuple[str, str]]] = {}  # of batches that were cut: how many findings of each kind
         self.findings: dict[int, Json] = {}  # those that are triaged
         self.triaged: dict[int, Triaged | None] = {}
         self.reduced: dict[int, Json] = {}
@@ -236,21 +266,31 @@ class _State:
             self.taken.add((about, line["k"]))
 
     def _learn_batch(self, line: Json) -> None:
-        self.taken.add(("batch", line["number"]))
+        number = line["number"]
+        self.taken.discard(("batch", number))
         self.done_cases += line["cases"]
+        self.done[number] = self.done.get(number, 0) + line["cases"]
         self.counts.update(line["counts"])
-        kinds_: Counter[tuple[str, str]] = Counter()
+        kinds_ = self._met.pop(number, Counter())
         for f in line["findings"]:
             kind = f["oracle"], f["fault"]["kind"]
             self.raw[" ".join(kind)] += 1
             kinds_[kind] += 1
             if kinds_[kind] <= _PER_BATCH:
                 self.findings[f["k"]] = f
+        if self.done[number] < BATCH:
+            self._met[number] = kinds_
 
-    def next_batch(self) -> int:
-        while ("batch", self._low) in self.taken:
+    def next_batch(self, cases: int | None) -> int | None:
+        """The first one of which something is left to do."""
+        while self.done.get(self._low, 0) >= BATCH:
             self._low += 1
-        return self._low
+        number = self._low
+        while wanted := _wanted(number, cases):
+            if ("batch", number) not in self.taken and self.done.get(number, 0) < wanted:
+                return number
+            number += 1
+        return None
 
     def oracle(self, k: int) -> str:
         return str(self.findings[k]["oracle"])
@@ -268,25 +308,27 @@ class _State:
         yield from (("reduced", k) for k in self._kept() if k not in self.reduced)
 
     def _kept(self) -> list[int]:
-        """The findings that are reduced: the first of each key, and the first ones that no place tells apart."""
-        least: dict[tuple[str, ...], int] = {}
-        placeless = []
+        """The findings that are reduced: the first of each key, and the first ones of each kind that no place tells apart."""
+        least: dict[tuple[object, ...], int] = {}
+        alike: dict[tuple[str, ...], list[int]] = {}
         for k, t in sorted(self.triaged.items()):
-            if t is None:
+            if t is None or t.oracle == GENERATOR:
                 continue
-            if t.place is None:
-                placeless.append(k)
+            if t.place is None and not _kind(t)[2]:
+                alike.setdefault(_kind(t), []).append(k)
             else:
-                least.setdefault(t.key, k)
-        return sorted([*least.values(), *placeless[:MOST_REDUCED]])
+                least.setdefault((t.place is None, t.key), k)
+        return sorted([*least.values(), *(k for ks in alike.values() for k in ks[:MOST_REDUCED])])
 
     def merged(self) -> list[Found]:
         """One entry per key, of what was reduced; the findings of a key that were not are in its count."""
         keys: dict[tuple[str, ...], list[int]] = {}
+        kept = self._kept()  # what else was reduced depends on the order in which batches were done
+        small = {k: Triaged.of(self.reduced[k]["triaged"]) for k in kept if k in self.reduced}
         for k, t in sorted(self.triaged.items()):
             if t is not None:
-                small = Triaged.of(self.reduced[k]["triaged"]) if k in self.reduced and t.place is None else t
-                keys.setdefault(small.key if t.place is not None or k in self.reduced else (t.oracle, t.fault.kind), []).append(k)
+                key = t.key if t.place is not None else small[k].key if k in small else _kind(t)
+                keys.setdefault(key, []).append(k)
         return [self._entry(key, ks) for key, ks in keys.items()]
 
     def _entry(self, key: tuple[str, ...], ks: list[int]) -> Found:
@@ -304,6 +346,11 @@ class _State:
             if f.file is not None:
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / f.file).write_text(self.reduced[f.k]["text"], encoding="utf-8")
+
+
+def _kind(t: Triaged) -> tuple[str, ...]:
+    """What a finding that no place tells apart has in common with others: the oracle, the kind of fault, and what raised it."""
+    return t.key[:3]
 
 
 def name(k: int, t: Triaged) -> str:

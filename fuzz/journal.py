@@ -1,7 +1,8 @@
 """What a campaign has done so far, on disk: one JSON document per line, forced to the disk with each.
 
 The first line is the campaign's heading; a journal with another heading is another campaign's. A last line that was cut off by the
-end of a process or of a machine is taken away when the journal is opened, and what it would have said is done again.
+end of a process or of a machine is taken away when the journal is opened, and what it would have said is done again. A file that is
+no journal, or is damaged elsewhere, is refused and left as it is.
 """
 
 from __future__ import annotations
@@ -30,11 +31,15 @@ class InUse(UopsError):
     """A directory holds the journal of a campaign that is running."""
 
 
+class NoJournal(UopsError):
+    """A file that is no journal, or is damaged."""
+
+
 class Journal:
     """Append-only, for several threads of one process. What it says is read from the disk, as a long campaign's fills memories."""
 
     def __init__(self, path: Path, heading: Json) -> None:
-        """Open or begin. Raises OtherCampaign, InUse and OSError."""
+        """Open or begin. Raises OtherCampaign, NoJournal, InUse and OSError."""
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
@@ -50,16 +55,18 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed, or its process ends
         except BlockingIOError:
             raise InUse(f"{self.path} is written by another process, whose campaign it is") from None
-        found = _mended(self.path)
+        found, good = _read(self.path, _line(heading))
+        if found is not None and found != heading:
+            raise OtherCampaign(f"{self.path} is of another campaign: {_difference(found, heading)}")
+        if good < self.path.stat().st_size:
+            os.truncate(self.path, good)
+            os.fsync(self._file.fileno())
         if found is None:
             self.add(heading)
-        elif found != heading:
-            wrong = [k for k in sorted(heading.keys() | found.keys()) if heading.get(k) != found.get(k)]
-            raise OtherCampaign(f"{self.path} is of another campaign: it differs in {', '.join(wrong)}")
 
     def add(self, line: Json) -> None:
         """Write one line; it is on the disk when this returns."""
-        data = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        data = _line(line)
         with self._lock:
             self._file.write(data)
             self._file.flush()
@@ -90,21 +97,48 @@ def tree(package: Path = PACKAGE) -> str:
     return found.hexdigest()
 
 
-def _mended(path: Path) -> Json | None:
-    """The first line of a journal, None where there is none; what follows the last whole line is taken away."""
+def _line(line: Json) -> bytes:
+    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+
+
+def _difference(found: Json, wanted: Json) -> str:
+    """In what two headings differ; with the values where a heading is one set of settings under a name."""
+    wrong = [k for k in sorted(wanted.keys() | found.keys()) if wanted.get(k) != found.get(k)]
+    if len(wanted) == 1 and found.keys() == wanted.keys():
+        (name,) = wrong
+        there, here = found[name], wanted[name]
+        if isinstance(there, dict) and isinstance(here, dict):
+            differ = [k for k in sorted(here.keys() | there.keys()) if here.get(k) != there.get(k)]
+            told = [f"{name}.{k} ({json.dumps(there.get(k))} there, {json.dumps(here.get(k))} here)" for k in differ]
+            return f"it differs in {', '.join(told)}; use another --report"
+    return f"it differs in {', '.join(wrong)}"
+
+
+def _read(path: Path, heading: bytes) -> tuple[Json | None, int]:
+    """The first line of a journal, None where there is none, and the length of its whole lines. Raises NoJournal."""
     first: Json | None = None
-    good = 0
-    with path.open("r+b") as f:
-        for raw in f:
-            if not raw.endswith(b"\n"):
-                break
-            try:
-                line = json.loads(raw)
-            except ValueError:  # a block that never reached the disk
-                break
+    good, bad = 0, 0
+    with path.open("rb") as f:
+        for number, raw in enumerate(f, 1):
+            if bad:
+                raise NoJournal(f"{path} is damaged: line {bad} is no JSON object; it was left as it is")
+            line = _parsed(raw)
+            if line is None:
+                if first is None and not heading.startswith(raw.rstrip(b"\0")):
+                    raise NoJournal(f"{path} is no journal: its first line is no heading; it was left as it is")
+                if raw.endswith(b"\n") and b"\0" not in raw:  # neither cut off nor a block that never reached the disk
+                    raise NoJournal(f"{path} is damaged: line {number} is no JSON object; it was left as it is")
+                bad = number
+                continue
             first = line if first is None else first
             good += len(raw)
-        if good < f.seek(0, os.SEEK_END):
-            f.truncate(good)
-            os.fsync(f.fileno())
-    return first
+    return first, good
+
+
+def _parsed(raw: bytes) -> Json | None:
+    """A whole line, None where it is none."""
+    try:
+        found = json.loads(raw) if raw.endswith(b"\n") else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None

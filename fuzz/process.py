@@ -43,6 +43,7 @@ class _Serving(Process):
 
     def greeted(self, greeting: Mapping[str, Any]) -> None:
         self.compiler, self.together = greeting["compiler"], greeting["together"]
+        self._pids = [self._popen.pid, greeting["pid"]]
 
     def ask(self, header: Json, body: bytes, seconds: float) -> Frame:
         """The first answer. Raises Lost."""
@@ -64,6 +65,7 @@ class _Serving(Process):
         found = self.receive(LIMITS.start)
         if found is None or "ready" not in found[0]:
             raise Lost(self.post_mortem(LIMITS.start))
+        self.greeted(found[0])
 
 
 class Lost(Exception):
@@ -110,6 +112,10 @@ class Examiner:
         if (process := self._process) is not None:
             process.kill()
 
+    def compiles(self) -> bool:
+        """Whether the subject is a target of our compiler. Raises BrokenBackend."""
+        return self._ready().compiler
+
     def version(self) -> str:
         """What the subject says of itself. Raises BrokenBackend."""
         return self._ready().version
@@ -118,7 +124,7 @@ class Examiner:
         """Cases [first, stop)."""
         self._batches += 1
         if self._batches % _LIFE == 0:
-            self._renew()
+            self.renew()
         ended: dict[int, Json] = {}
         deaths = 0
         together = self._ready().together
@@ -180,7 +186,7 @@ class Examiner:
             found = self._ask({"do": "bisect", "sample": header, "seed": seed, "oracle": oracle}, body)["bisected"]
         except Lost as lost:
             self._lost(lost)
-            return MACHINE_CODE if lost.outcome.status == "crash" else None
+            return None if lost.outcome.signal is None else MACHINE_CODE
         return found and Place(*found)
 
     def _batch(self, first: int, stop: int, skip: list[int], at: list[int], together: bool) -> Batch:
@@ -195,6 +201,18 @@ class Examiner:
 
     def _alone(self, k: int) -> Json | None:
         """The finding of a case whose process ends again, in a process of its own; None where it does not end so."""
+        found, ended = self._case(k)
+        return found if ended else None
+
+    def generator(self, k: int) -> Triaged | None:
+        """What ends the making of a case, which is done by the process alone; None if the case can be made."""
+        found = self._case(k)[0]
+        if found is None or found["oracle"] != "generator":
+            return None
+        return Triaged("generator", Fault(**found["fault"]), None, ())
+
+    def _case(self, k: int) -> tuple[Json | None, bool]:
+        """The finding of a case by itself, and whether the process ended."""
         oracle = "generator"
         process = self._ready()
         try:
@@ -204,10 +222,10 @@ class Examiner:
                 answer = process.answer(self.limits.timeout)[0]
         except Lost as lost:
             self._lost(lost)
-            return {"k": k, "oracle": oracle, "fault": lost.fault._asdict()}
-        return None
+            return {"k": k, "oracle": oracle, "fault": lost.fault._asdict()}, True
+        return answer["case"], False
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """A new child: what compiled code and interned nodes leave behind goes with the old one."""
         try:
             self._ask({"do": "renew"}, b"")
@@ -224,6 +242,8 @@ class Examiner:
         if self._process is None:
             settings: dict[str, Any] = {"setup": self.setup.to_json(), "memory": self.limits.memory, "path": self.setup.path}
             self._process = _Serving(settings, self.limits, _ENVIRONMENT)
+            if self._closed:  # it was not there yet to be killed
+                self._process.kill()
         return self._process
 
     def _lost(self, lost: Lost) -> None:

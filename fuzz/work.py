@@ -23,12 +23,14 @@ from uops.fuzz.reproducer import Reproducer, size, text
 
 #: Cases between two lines of the journal.
 BATCH = 32
+#: The oracle of cases that cannot be made: there is no program to judge again, nor to reduce.
+GENERATOR = "generator"
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`about` says what is asked for: `batch`, of the cases [number * BATCH, stop); `triaged` or `reduced`, of case `number`, to
-    which `oracle` objected, and of which `first` is what triage gave. `most` questions are asked to reduce it."""
+    """`about` says what is asked for: `batch`, of the cases [start, stop), all of one batch; `triaged` or `reduced`, of case
+    `number`, to which `oracle` objected, and of which `first` is what triage gave. `most` questions are asked to reduce it."""
 
     about: str
     number: int
@@ -37,6 +39,7 @@ class Job:
     oracle: str = ""
     first: Json | None = None
     most: int = MOST
+    start: int = 0
 
 
 class Hand(Protocol):
@@ -78,9 +81,9 @@ def line(job: Job, examiner: Examiner) -> Json:
 
 
 def _batch(job: Job, examiner: Examiner) -> Json:
-    first, began = job.number * BATCH, time.monotonic()
-    found = examiner.batch(first, job.stop)
-    return {"number": job.number, "cases": job.stop - first, "counts": dict(sorted(found.counts.items())),
+    began = time.monotonic()
+    found = examiner.batch(job.start, job.stop)
+    return {"number": job.number, "start": job.start, "cases": job.stop - job.start, "counts": dict(sorted(found.counts.items())),
             "findings": found.findings, "seconds": round(time.monotonic() - began, 3)}  # fmt: skip
 
 
@@ -90,8 +93,10 @@ def _drawn(job: Job) -> tuple[kinds.Sample, int]:
 
 
 def _triaged(job: Job, examiner: Examiner) -> Json:
-    drawn, seed = _drawn(job)
-    found = examiner.triage(*settled(examiner, drawn, seed, job.oracle))
+    if job.oracle == GENERATOR:  # there is no case to draw here
+        found = examiner.generator(job.number)
+    else:
+        found = examiner.triage(*settled(examiner, *_drawn(job), job.oracle))
     return {"k": job.number, "triaged": found and found.to_json()}
 
 
@@ -115,7 +120,12 @@ def _reduced(job: Job, examiner: Examiner) -> Json:
         last = found
         return True
 
-    small = reduce(sample, fails, job.most)
+    def again(s: kinds.Sample) -> bool:
+        examiner.renew()  # what a child was asked before may have a say
+        return fails(s)
+
+    small = reduce(sample, fails, job.most, again)
+    last = first if small is sample else last
     about = {"oracle": first.oracle, "setup": job.setup.to_json(), "seed": seed, "case": job.number, "subject": examiner.version(),
              "uops": __version__, "generator": kinds.VERSION, "found": last.to_json()}  # fmt: skip
     return {"k": job.number, "triaged": last.to_json(), "nodes": size(small), "text": text(Reproducer(small, about))}

@@ -268,7 +268,7 @@ def test_a_line_that_was_cut_off_is_taken_away(tmp_path: Path) -> None:
 
 def test_a_journal_of_another_campaign_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path / "j", {"campaign": {"seed": 1}, "batch": 32}).close()
-    with pytest.raises(OtherCampaign, match="differs in campaign"):
+    with pytest.raises(OtherCampaign, match=r"differs in campaign$"):
         Journal(tmp_path / "j", {"campaign": {"seed": 2}, "batch": 32})
 
 

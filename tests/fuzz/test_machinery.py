@@ -1,0 +1,215 @@
+"""What goes wrong around the cases of a campaign: pipes, generators, cut batches, damaged journals, starved processes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from uops.backends.registry import BrokenBackend
+from uops.backends.serve import pack, read_frame
+from uops.backends.worker import Limits, Outcome
+from uops.fuzz import campaign, kinds
+from uops.fuzz.campaign import BATCH, Campaign, Found, Summary, _State
+from uops.fuzz.examine import MACHINE_CODE, Setup, Triaged
+from uops.fuzz.journal import Journal, NoJournal, OtherCampaign
+from uops.fuzz.process import Examiner, Lost
+from uops.fuzz.stages import Fault
+
+HERE = str(Path(__file__).parent)
+
+
+def setup(name: str, **more: Any) -> Setup:
+    return Setup(f"planted_backends:{name}", path=(HERE,), **more)
+
+
+def planted(name: str, **more: Any) -> Setup:
+    return Setup(f"planted_machinery:{name}", path=(HERE,), **more)
+
+
+def ran(made: Setup, place: Path, cases: int) -> Summary:
+    return Campaign(made, place, cases=cases).run()
+
+
+class Trickle(io.RawIOBase):
+    """Gives a few bytes at a time."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def read(self, size: int = -1) -> bytes:
+        found, self.data = self.data[: min(size, 5)], self.data[min(size, 5) :]
+        return found
+
+
+def test_a_frame_that_comes_in_pieces_is_read_whole() -> None:
+    frame = pack({"a": 1}, bytes(range(100)))
+    stream: Any = Trickle(frame + frame[:-1])
+    assert read_frame(stream) == ({"a": 1}, bytes(range(100)))
+    assert read_frame(stream) is None
+
+
+def test_a_backend_that_ends_its_process_as_if_all_were_well_is_a_finding() -> None:
+    with Examiner(planted("Leaving", oracles=("allowed",))) as examiner:
+        found = examiner.batch(0, 2).findings
+    assert [(f["k"], f["fault"]["message"]) for f in found] == [(0, "exited with status 0"), (1, "exited with status 0")]
+
+
+def test_a_case_that_cannot_be_made_is_a_finding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sample(*asked: Any) -> kinds.Sample:
+        raise ZeroDivisionError("here too")
+
+    monkeypatch.setattr(kinds, "sample", sample)
+    for _ in range(2):  # and it goes on from its journal
+        found = ran(planted("Undrawn", oracles=("reference",)), tmp_path, BATCH)
+        assert found.raw == {"generator zerodivisionerror": BATCH // 8}
+        assert [(f.k, f.key[:2], f.count, f.file) for f in found.found] == [(3, ("generator", "zerodivisionerror"), 4, None)]
+        assert found.found[0].unreduced == "the generator made no program"
+        assert not found.vanished
+
+
+def test_a_batch_that_was_cut_is_done_by_a_longer_campaign(tmp_path: Path) -> None:
+    whole = ran(setup("WrongMax", oracles=("allowed",)), tmp_path / "whole", 2 * BATCH + 3)
+    assert whole.raw
+    for cases in (10, 10, BATCH + 7):
+        part = ran(setup("WrongMax", oracles=("allowed",)), tmp_path / "cut", cases)
+        assert part.cases == part.counts["cases"] == cases
+    assert not part.idle
+    _without_starts(tmp_path / "cut" / campaign.JOURNAL)
+    for idle in (False, True):
+        cut = ran(setup("WrongMax", oracles=("allowed",)), tmp_path / "cut", 2 * BATCH + 3)
+        assert (cut.cases, cut.counts, cut.raw, cut.found) == (whole.cases, whole.counts, whole.raw, whole.found)
+        assert cut.resumed
+        assert cut.idle == idle
+
+
+def _without_starts(path: Path) -> None:
+    """A journal as it was before parts of batches said where they start."""
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()]
+    for line in lines:
+        line.get("batch", {}).pop("start", None)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_ctrl_c_does_not_reach_the_processes_of_a_campaign() -> None:
+    with Examiner(setup("Plain")) as examiner:
+        examiner.version()
+        assert examiner._process is not None
+        status = Path(f"/proc/{examiner._process._popen.pid}/status").read_text()
+        blocked = int(next(line.split()[1] for line in status.splitlines() if line.startswith("SigBlk")), 16)
+        assert blocked >> signal.SIGINT - 1 & 1
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_what_breaks_while_a_campaign_stops_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    c = Campaign(setup("Plain"), tmp_path, cases=BATCH)
+
+    def do(*task: Any) -> None:
+        c.stop()
+        raise BrokenBackend("ended by Ctrl-C")
+
+    monkeypatch.setattr(c, "_do", do)
+    assert not c.run().complete
+
+
+HEAD = b'{"campaign":1}\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"my notes\nof years\n", "no journal"),
+        (b"my notes", "no journal"),
+        (b"[1]\n", "no journal"),
+        (HEAD + b'{"batch":1}\nrubbish\n{"batch":2}\n', "line 3 is no JSON"),
+        (HEAD + b"rubbish\n", "line 2 is no JSON"),
+        (HEAD + b"\0\0\n" + b'{"batch":2}\n', "line 2 is no JSON"),
+    ],
+)
+def test_a_file_that_is_no_whole_journal_is_refused_and_left_alone(data: bytes, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    path.write_bytes(data)
+    with pytest.raises(NoJournal, match=says):
+        Journal(path, {"campaign": 1})
+    assert path.read_bytes() == data
+
+
+def test_a_heading_that_was_cut_off_is_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    path.write_bytes(HEAD[:7])
+    Journal(path, {"campaign": 1}).close()
+    assert path.read_bytes() == HEAD
+
+
+def test_another_campaign_is_told_by_its_settings(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    Journal(path, {"campaign": {"seed": 1, "kinds": ["a"]}}).close()
+    path.write_bytes(before := path.read_bytes() + b'{"cut')
+    with pytest.raises(OtherCampaign, match=r"differs in campaign\.seed \(1 there, 2 here\); use another --report"):
+        Journal(path, {"campaign": {"seed": 2, "kinds": ["a"]}})
+    assert path.read_bytes() == before
+
+
+def state(place: Path, faults: list[tuple[int, Fault]]) -> _State:
+    """What a campaign leaves to do that found these."""
+    journal = Journal(place / "j", {"campaign": 1})
+    for k, fault in faults:
+        journal.add({"triaged": {"k": k, "triaged": Triaged("allowed", fault, None, (f"op{k}",)).to_json()}})
+    return _State(journal)
+
+
+def test_many_findings_of_a_kind_leave_room_for_others(tmp_path: Path) -> None:
+    crashes = [(k, Fault("crash", "ended by SIGSEGV")) for k in range(100)]
+    errors = [(200 + k, Fault("keyerror", "'x' [a.py:1 f]")) for k in range(20)]
+    found = state(tmp_path, [*reversed(crashes), *errors, (300, Fault("value", "1 for 2"))])
+    assert found._kept() == [*range(campaign.MOST_REDUCED), 200, 300]
+
+
+def test_what_was_not_reduced_says_so(tmp_path: Path) -> None:
+    found = state(tmp_path, [(1, Fault("value", "1 for 2"))]).merged()
+    assert [(f.key, f.nodes) for f in found] == [(("allowed", "value", ""), None)]
+    assert "not reduced" in str(found[0].unreduced)
+    assert Found(found[0].key, 1, found[0].triaged, 1, 3, "f").unreduced is None
+
+
+@pytest.mark.parametrize(("outcome", "blamed"), [
+    (Outcome("crash", None, "exited with status 1"), False), (Outcome("crash", None, "ended by SIGSEGV", "SIGSEGV"), True),
+])  # fmt: skip
+def test_machine_code_is_blamed_for_signals_alone(outcome: Outcome, blamed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Compiler:
+        compiler = True
+
+    def lost(*asked: Any) -> None:
+        raise Lost(outcome, alive=True)
+
+    with Examiner(setup("Plain")) as examiner:
+        monkeypatch.setattr(examiner, "_ready", Compiler)
+        monkeypatch.setattr(examiner, "_ask", lost)
+        assert examiner._place(kinds.sample(0, 0), 0, "allowed") == (MACHINE_CODE if blamed else None)
+
+
+def test_a_child_that_is_kept_from_running_is_waited_for() -> None:
+    with Examiner(setup("Plain", oracles=("allowed",)), Limits(timeout=1.0)) as examiner:
+        examiner.version()
+        assert examiner._process is not None
+        child = examiner._process._pids[-1]
+        os.kill(child, signal.SIGSTOP)
+        threading.Timer(2.5, os.kill, (child, signal.SIGCONT)).start()
+        began = time.monotonic()
+        assert examiner.batch(0, 2).counts["cases"] == 2
+        assert time.monotonic() - began > 2
+        assert examiner.restarts == 0
+
+
+def test_the_counts_of_parts_are_those_of_the_whole() -> None:
+    with Examiner(setup("Plain")) as examiner:
+        whole = examiner.batch(0, 12).counts
+        assert sum((examiner.batch(a, b).counts for a, b in ((0, 5), (5, 12))), Counter[str]()) == whole
