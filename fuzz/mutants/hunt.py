@@ -6,7 +6,9 @@ looks on: who is killed so is killed with everything on, where the proof of a ch
 with nothing, golden files are asked, and then campaigns with the verifier and the validator. Time is that of processors, of all
 processes of a hunt, so that a busy machine changes nothing.
 
-A finding counts where triage confirms it and the package without the mutant has no objection to the same program.
+A finding counts where triage confirms it and the package without the mutant has no objection to the same program. A package that
+does not start is a kill where the package without the mutant starts. Of what the machine keeps from being hunted nothing is said
+but the reason.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from uops.backends.registry import BrokenBackend
 from uops.fuzz import kinds, reproducer
 from uops.fuzz.campaign import JOURNAL
 from uops.fuzz.examine import Setup
@@ -52,6 +56,8 @@ CONFIRMING, MOST, REDUCING = 2.5 * PATIENT.timeout, 100, 30.0
 #: Tests that compare with golden files, where there is a checkout.
 _GOLDENS = ("tests/compiler/test_stage_goldens.py", "tests/backends/test_llvm_render.py", "tests/backends/test_opencl_launch.py")
 _LOOK = 0.5
+#: Processor seconds that a package has at least to show that it starts.
+_STARTING = 60.0
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -70,6 +76,10 @@ class Stopped(Exception):
     """The run is to end."""
 
 
+class NotHunted(UopsError):
+    """Nothing can be said of a mutant: the package without it does not start either, or no case was judged."""
+
+
 class Hunter:
     """Hunts mutants, one at a time. `seconds` is the time of one hunt. Use as a context manager."""
 
@@ -86,7 +96,7 @@ class Hunter:
             examiner.close()
 
     def hunt(self, m: Mutant) -> tuple[Kill | None, Kill | None]:
-        """Who sees it with everything on, and who by answers alone. Raises Stale and Stopped."""
+        """Who sees it with everything on, and who by answers alone. Raises Stale, Stopped and NotHunted."""
         proof = self._ledger(m)
         answers = self._campaigns(m, (m.edit, *BLIND), ANSWERS)
         if proof or answers:
@@ -104,31 +114,41 @@ class Hunter:
                 setup = Setup(m.backend, kinds.number(self.seed, m.id, number), KINDS, oracles)
                 trial = _Trial(path, Path(folder) / str(number), setup)
                 found = trial.run(self.seconds - spent, self.stopped)
+                if found is not None and not found.cases:
+                    self._start(setup, [e for e in edits if e != m.edit])
+                    return found._replace(seconds=round(found.seconds + spent, 2), cases=cases)
                 if found is not None and self._is_new(found, setup):
                     return found._replace(seconds=round(found.seconds + spent, 2), cases=(found.cases or 0) + cases)
                 spent, cases, number = spent + max(0.5, trial.spent), cases + trial.cases, number + 1
+        if not cases:
+            raise NotHunted(f"no case was judged in {self.seconds:g} processor seconds")
         return None
 
+    def _start(self, setup: Setup, edits: list[Edit]) -> None:
+        """Raises NotHunted where the package without the mutant does not come to the end of a batch now, either. It is asked each
+        time: a disk that was free a while ago may be full."""
+        with tempfile.TemporaryDirectory(prefix="uops-mutant-") as folder:
+            path = overlay(Path(folder) / "path", changed(edits))
+            trial = _Trial(path, Path(folder) / "0", setup)
+            broken = trial.run(max(self.seconds, _STARTING), self.stopped, once=True)
+            if not trial.cases:
+                why = broken.kind if broken is not None and broken.kind else "no case was judged"
+                raise NotHunted(f"without the mutant, {setup.backend} does not start either: {why}")
+
     def _is_new(self, found: Kill, setup: Setup) -> bool:
-        """Whether the package without the mutant has no objection to the program, reduced or as drawn; what ended before there
-        was a program counts."""
-        if not found.cases:
-            return True
+        """Whether the package without the mutant has no objection to the program, reduced or as drawn. Raises NotHunted."""
         if setup.backend not in self._clean:
             self._clean[setup.backend] = Examiner(Setup(setup.backend), PATIENT)
         clean = self._clean[setup.backend]
-        if not found.text:
-            k = found.cases - 1
+        small = _reduced(found)
+        try:
+            if small is not None:
+                return clean.triage(small.sample, small.about["seed"], small.about["oracle"]) is None
+            k = (found.cases or 1) - 1
             drawn, seed = kinds.sample(setup.seed, k, setup.kinds), kinds.number(setup.seed, k)
             return clean.triage(*settled(clean, drawn, seed, found.by)) is None
-        with tempfile.NamedTemporaryFile("w", suffix=".uops", encoding="utf-8") as f:
-            f.write(found.text)
-            f.flush()
-            try:
-                sample, about = reproducer.read(Path(f.name))
-            except UopsError:  # what a mutant of the generator's own ground makes
-                return True
-        return clean.triage(sample, about["seed"], about["oracle"]) is None
+        except BrokenBackend as e:
+            raise NotHunted(f"without the mutant, {setup.backend} does not start: {e}") from e
 
     # What the package says of itself
 
@@ -142,7 +162,7 @@ class Hunter:
     def _goldens(self, m: Mutant) -> Kill | None:
         """The golden files of the tests, in a checkout."""
         root = PACKAGE.parents[1]
-        files = [str(root / f) for f in _GOLDENS if (root / f).is_file()]
+        files = _golden_files()
         options = ["-q", "-x", "-p", "no:cacheprovider", "-c", str(root / "pyproject.toml"), "--rootdir", str(root)]
         return self._asked(m, "goldens", ["-m", "pytest", *options, *files]) if files else None
 
@@ -170,6 +190,37 @@ class Hunter:
                 _end(process)
 
 
+def _reduced(found: Kill) -> reproducer.Reproducer | None:
+    """The program of a finding; None where it was not reduced, and where the text is none that this package reads, as what a mutant
+    of the generator's own ground makes."""
+    if not found.text:
+        return None
+    with tempfile.NamedTemporaryFile("w", suffix=".uops", encoding="utf-8") as f:
+        f.write(found.text)
+        f.flush()
+        try:
+            return reproducer.read(Path(f.name))
+        except (UopsError, ValueError, LookupError):
+            return None
+
+
+def absent() -> dict[str, str]:
+    """The defences that cannot be asked here, and why."""
+    found = {}
+    if find_spec("z3") is None:
+        found["ledger"] = "z3-solver is not installed"
+    if not _golden_files():
+        found["goldens"] = "there is no checkout"
+    elif find_spec("pytest") is None:
+        found["goldens"] = "pytest is not installed"
+    return found
+
+
+def _golden_files() -> list[str]:
+    root = PACKAGE.parents[1]
+    return [str(root / f) for f in _GOLDENS if (root / f).is_file()]
+
+
 class _Trial:
     """One campaign in a process of its own: `spent` are its processor seconds, `cases` those that it judged."""
 
@@ -180,7 +231,8 @@ class _Trial:
         self._seen: float | None = None  # when a batch with a finding was done
         self._confirmed = 0.0  # when it was triaged
 
-    def run(self, seconds: float, stopped: Callable[[], bool]) -> Kill | None:
+    def run(self, seconds: float, stopped: Callable[[], bool], once: bool = False) -> Kill | None:
+        """Who found something; with `once`, no longer than to the end of the first batch."""
         self.directory.mkdir()
         setup = json.dumps(self.setup.to_json())
         command = [sys.executable, "-m", "uops.fuzz.mutants.trial", setup, str(self.directory / "campaign"), str(MOST)]
@@ -193,7 +245,7 @@ class _Trial:
                 if stopped():
                     raise Stopped
                 lines = self._lines()
-                if "reduced" in lines or self.spent > self._limit(lines, seconds):
+                if "reduced" in lines or (once and self.cases) or self.spent > self._limit(lines, seconds):
                     break
         finally:
             _end(process)

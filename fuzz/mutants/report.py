@@ -1,10 +1,14 @@
-"""The report of a run: `report.json`, and `mutants.md` for people."""
+"""The report of a directory: `report.json`, and `mutants.md` for people.
+
+It has what all runs in the directory saw, whatever the last one was asked.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from uops.fuzz.mutants.catalogue import Mutant
@@ -17,8 +21,8 @@ SCHEMA = 1
 JSON, TEXT = "report.json", "mutants.md"
 _HEAD = """# Mutants
 
-What `uops mutants --seconds {seconds:g} --seed {seed}` saw. A mutant is a known bug that is put into a copy of the package; a
-campaign hunts it for at most {seconds:g} processor seconds and ends with the first finding that is confirmed and that the package
+What `uops mutants --seconds {time} --seed {seed}` saw. A mutant is a known bug that is put into a copy of the package; a
+campaign hunts it for at most {time} processor seconds and ends with the first finding that is confirmed and that the package
 without the mutant does not show. *Answers* counts the oracles that compare answers alone, with every rule admitted and no verifier
 between passes. *Everything* counts every defence: the proof of a changed rule, then the same, then golden files, then campaigns
 with the verifier and all oracles. Time is processor time from the start of the first process to the end of the batch of {batch}
@@ -26,17 +30,20 @@ cases with the finding.
 """
 
 
-def document(run: Run) -> Json:
-    """The report as JSON."""
-    results = sorted(run.results, key=lambda r: (r.mutant.class_, r.mutant.id))
+def document(run: Run, mutants: Sequence[Mutant]) -> Json:
+    """The report as JSON, on those of the mutants that the run's journal knows. `seconds` is null where a hunt has no end."""
+    counted = [m for m in mutants if not m.equivalent]
+    results = sorted(run.of(counted), key=lambda r: (r.mutant.class_, r.mutant.id))
     return {
         "schema": SCHEMA,
-        "seconds": run.seconds,
+        "seconds": run.seconds if math.isfinite(run.seconds) else None,
         "seed": run.seed,
-        "catalogue": len(run.mutants),
+        "catalogue": len(counted),
         "complete": run.complete,
         "score": {"everything": score([r.everything for r in results]), "answers": score([r.differential for r in results])},
         "mutants": [_row(r) for r in results],
+        "not_hunted": [{"id": m.id, "class": m.class_, "breaks": m.breaks, "why": why} for m, why in run.passed_over],
+        "absent": _absent(results),
     }
 
 
@@ -54,6 +61,12 @@ def score(kills: Sequence[Kill | None]) -> Json:
     }
 
 
+def _absent(results: Sequence[Result]) -> list[Json]:
+    """Defences that were not there, why, and in how many hunts."""
+    found = Counter((name, why) for r in results for name, why in r.absent.items())
+    return [{"defence": name, "why": why, "hunts": n} for (name, why), n in sorted(found.items())]
+
+
 def _row(r: Result) -> Json:
     m = r.mutant
     about = {
@@ -69,17 +82,23 @@ def _row(r: Result) -> Json:
     return about | {name: k and {key: v for key, v in k._asdict().items() if key != "text"} for name, k in kills.items()}
 
 
-def write(run: Run, equivalent: Sequence[Mutant]) -> Json:
-    """Write both files and give the document."""
-    doc = document(run)
+def write(run: Run, mutants: Sequence[Mutant]) -> Json:
+    """Write both files, on these mutants, and give the document."""
+    doc = document(run, mutants)
     (run.directory / JSON).write_text(json.dumps(doc, indent=1) + "\n", encoding="utf-8")
-    (run.directory / TEXT).write_text(markdown(doc, equivalent), encoding="utf-8")
+    (run.directory / TEXT).write_text(markdown(doc, [m for m in mutants if m.equivalent]), encoding="utf-8")
     return doc
 
 
 def markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:
     """The document as text."""
-    parts = [_HEAD.format(**doc, batch=BATCH), _scores(doc), _classes(doc["mutants"]), _all(doc["mutants"])]
+    time = "inf" if doc["seconds"] is None else f"{doc['seconds']:g}"
+    parts = [_HEAD.format(**doc, time=time, batch=BATCH), _scores(doc)]
+    if doc["not_hunted"]:
+        rows = [(m["id"], m["breaks"], m["why"]) for m in doc["not_hunted"]]
+        heads = ("Mutant", "What it breaks", "Why")
+        parts.append("## Not hunted\n\nThe same command hunts these again. They are in no share.\n\n" + _table(heads, rows))
+    parts += [_classes(doc["mutants"]), _all(doc["mutants"])]
     if equivalent:
         rows = [(m.id, m.breaks, m.equivalent) for m in equivalent]
         parts.append("## Not counted\n\nThese change no meaning.\n\n" + _table(("Mutant", "What it does", "Why"), rows))
@@ -93,13 +112,29 @@ def _scores(doc: Json) -> str:
         by = ", ".join(f"{who} {n}" for who, n in s["by"].items())
         share = "" if s["share"] is None else f"{100 * s['share']:.1f}%"
         rows.append((name, f"{s['killed']} of {s['hunted']}", share, *map(_number, (s["seconds"], s["cases"], s["nodes"])), by))
-    blind = sum(m["blind"] for m in doc["mutants"])
+    return f"{_table(heads, rows)}\n{' '.join(_said(doc))}\n"
+
+
+def _said(doc: Json) -> Iterator[str]:
+    """What the scores are of, in sentences."""
     many, whole = len(doc["mutants"]), doc["catalogue"]
-    said = f"{many} of the {whole} mutants that change a meaning were hunted; {blind} of these were written before their author had"
-    versions = Counter(m["generator"] for m in doc["mutants"] if m["generator"] is not None)
-    drawn = ", ".join(f"{n} with version {v}" for v, n in sorted(versions.items()))
-    by_whom = f"{said} read an oracle or a generator." + (f" Of the generator, {drawn}." if drawn else "")
-    return f"{_table(heads, rows)}\n{by_whom}\n"
+    yield f"The catalogue has {whole} mutants that change a meaning; {many or 'none'} of them {_were(many)} hunted so far."
+    if blind := sum(m["blind"] for m in doc["mutants"]):
+        yield f"{blind} of these {_were(blind)} written before their author had read an oracle or a generator of programs."
+    versions = sorted(Counter(m["generator"] for m in doc["mutants"] if m["generator"] is not None).items())
+    if versions:
+        drawn = ", ".join(f"version {v} for {_mutants(n)}" for v, n in versions)
+        yield f"The generator of the programs was {drawn}."
+    for a in doc["absent"]:
+        yield f"The defence `{a['defence']}` was not there for {_mutants(a['hunts'])}: {a['why']}."
+
+
+def _were(n: int) -> str:
+    return "was" if n == 1 else "were"
+
+
+def _mutants(n: int) -> str:
+    return f"{n} mutant" if n == 1 else f"{n} mutants"
 
 
 def _classes(mutants: Sequence[Json]) -> str:

@@ -1,7 +1,8 @@
 """All mutants, one after the other or several at a time, with what is done on disk.
 
 Takes: mutants, a directory, and how long each may be hunted. Gives: one `Result` per mutant that is no equivalent. A run that was
-ended goes on from its journal; a mutant whose text was changed since is hunted again.
+ended goes on from its journal; a mutant whose text was changed since is hunted again. So is one that the machine kept from being
+hunted: the journal is told nothing of it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import statistics
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from uops import __version__
 from uops.fuzz.journal import Journal
 from uops.fuzz.kinds import VERSION, number
 from uops.fuzz.mutants.catalogue import Mutant
-from uops.fuzz.mutants.hunt import Hunter, Kill, Stopped
+from uops.fuzz.mutants.hunt import Hunter, Kill, NotHunted, Stopped, absent
 
 Json = dict[str, Any]
 JOURNAL, PROGRAMS = "journal.jsonl", "programs"
@@ -25,16 +26,18 @@ JOURNAL, PROGRAMS = "journal.jsonl", "programs"
 
 class Result(NamedTuple):
     """Who saw a mutant with everything on, and who by answers alone; in cases of which version of the generator, None where the
-    journal does not say."""
+    journal does not say; and the defences that could not be asked, with the reason."""
 
     mutant: Mutant
     everything: Kill | None
     differential: Kill | None
     generator: int | None
+    absent: Mapping[str, str]
 
 
 class Run:
-    """`results` are those so far. Raises OtherCampaign for the directory of a run with other settings, InUse, and OSError."""
+    """`results` are those so far, `passed_over` the mutants that could not be hunted, with the reason. Raises OtherCampaign for the
+    directory of a run with other settings, InUse, and OSError."""
 
     def __init__(self, mutants: Sequence[Mutant], directory: Path, *, seconds: float, jobs: int = 1, seed: int = 0) -> None:
         counted = [m for m in mutants if not m.equivalent]
@@ -42,14 +45,20 @@ class Run:
         self.directory, self.seconds, self.jobs, self.seed = directory, seconds, jobs, seed
         self.journal = Journal(directory / JOURNAL, {"mutants": {"uops": __version__, "seconds": seconds, "seed": seed}})
         self.complete = True
+        self.passed_over: list[tuple[Mutant, str]] = []
+        self._absent = absent()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._failure: BaseException | None = None
 
     @property
     def results(self) -> list[Result]:
+        return self.of(self.mutants)
+
+    def of(self, mutants: Iterable[Mutant]) -> list[Result]:
+        """What the journal says of these mutants."""
         known = {(line["id"], line["text"]): line for line in self.journal.of("hunted")}
-        return [_result(m, known[m.id, _text(m)]) for m in self.mutants if (m.id, _text(m)) in known]
+        return [_result(m, known[m.id, _text(m)]) for m in mutants if (m.id, _text(m)) in known]
 
     def run(self, progress: Callable[[Run], None] = lambda run: None) -> list[Result]:
         """Run to the end, or to Ctrl-C."""
@@ -82,7 +91,10 @@ class Run:
                         m = next(left, None)
                     if m is None:
                         return
-                    self._note(m, *hunter.hunt(m))
+                    try:
+                        self._note(m, *hunter.hunt(m))
+                    except NotHunted as e:
+                        self.passed_over.append((m, str(e)))
             except Stopped:
                 pass
             except BaseException as e:
@@ -97,7 +109,7 @@ class Run:
             folder = self.directory / PROGRAMS
             folder.mkdir(parents=True, exist_ok=True)
             (folder / f"{m.id}.uops").write_text(program, encoding="utf-8")
-        self.journal.add({"hunted": {"id": m.id, "text": _text(m), "generator": VERSION, **line}})
+        self.journal.add({"hunted": {"id": m.id, "text": _text(m), "generator": VERSION, "absent": self._absent, **line}})
 
 
 def _text(m: Mutant) -> str:
@@ -107,7 +119,7 @@ def _text(m: Mutant) -> str:
 
 def _result(m: Mutant, line: Json) -> Result:
     everything, differential = (line[name] and Kill(**line[name]) for name in ("everything", "differential"))
-    return Result(m, everything, differential, line.get("generator"))
+    return Result(m, everything, differential, line.get("generator"), line.get("absent", {}))
 
 
 def median(values: Iterator[float | None]) -> float | None:

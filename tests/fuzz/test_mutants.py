@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -23,7 +24,7 @@ from uops.fuzz.examine import Setup
 from uops.fuzz.journal import OtherCampaign
 from uops.fuzz.mutants import hunt, report, run
 from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, Stale, catalogue, changed
-from uops.fuzz.mutants.hunt import BLIND, Hunter, Kill, Processors
+from uops.fuzz.mutants.hunt import BLIND, Hunter, Kill, NotHunted, Processors
 from uops.fuzz.mutants.overlay import overlay
 from uops.fuzz.mutants.run import Run
 from uops.fuzz.oracles import ORACLES
@@ -171,7 +172,59 @@ def test_what_was_not_reduced_is_asked_as_it_was_drawn(monkeypatch: pytest.Monke
         assert (sample.graph, seed, oracle) == (kinds.sample(3, k, hunt.KINDS).graph, kinds.number(3, k), "allowed")
         monkeypatch.setattr(Examiner, "triage", lambda *a: "objects")
         assert not hunter._is_new(Kill("allowed", "refused", 1.0, k + 1), setup)
-        assert hunter._is_new(Kill("start", "ImportError", 1.0, 0), setup)
+
+
+def test_a_file_that_cannot_be_read_is_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is drawn is asked instead."""
+    setup, asked = Setup("llvm", 3, hunt.KINDS), []
+
+    def triage(self: Examiner, *about: Any) -> str:
+        asked.append(about)
+        return "objects"
+
+    monkeypatch.setattr(Examiner, "triage", triage)
+    with Hunter(10.0, seed=0) as hunter:
+        for told in ("no program", "%0 = no_such_op", "; uops fuzz: {\n%0 = const 1 : i32"):
+            assert not hunter._is_new(Kill("allowed", "refused", 1.0, 5, 2, told), setup)
+    assert [(about[0].graph, about[1:]) for about in asked] == [
+        (kinds.sample(3, 4, hunt.KINDS).graph, (kinds.number(3, 4), "allowed"))
+    ] * 3
+
+
+#: Not even its compiler can be imported.
+BROKEN = Mutant("broken", "none", Edit("compiler/fold.py", "from __future__", "from __past__"), "", "made up", "llvm")
+
+
+def test_a_package_that_does_not_start_is_killed() -> None:
+    with Hunter(10.0, seed=0) as hunter:
+        everything, answers = hunter.hunt(BROKEN)
+    assert answers is not None
+    assert answers == everything
+    assert (answers.by, answers.cases) == ("start", 0)
+    assert "__past__" in answers.kind
+
+
+def test_what_does_not_start_without_a_mutant_either_is_not_hunted() -> None:
+    (m,) = catalogue("max-from-zero")
+    with Hunter(10.0, seed=0) as hunter, pytest.raises(NotHunted, match=r"without the mutant, nothing:Here does not start either"):
+        hunter.hunt(replace(m, backend="nothing:Here"))
+
+
+def test_a_finding_that_nobody_can_judge_now_is_no_kill() -> None:
+    with Hunter(10.0, seed=0) as hunter, pytest.raises(NotHunted, match="without the mutant, nothing:Here does not start"):
+        hunter._is_new(Kill("allowed", "value", 1.0, 1), Setup("nothing:Here", 3, hunt.KINDS))
+
+
+def test_a_mutant_of_which_no_case_was_judged_is_not_hunted() -> None:
+    with Hunter(0.01, seed=0) as hunter, pytest.raises(NotHunted, match=r"no case was judged in 0.01 processor seconds"):
+        hunter.hunt(catalogue("max-from-zero")[0])
+
+
+def test_a_defence_that_is_not_there_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hunt, "find_spec", lambda name: None if name == "z3" else name)
+    assert hunt.absent() == {"ledger": "z3-solver is not installed"}
+    monkeypatch.setattr(hunt, "_GOLDENS", ())
+    assert hunt.absent()["goldens"] == "there is no checkout"
 
 
 def test_time_is_that_of_processors() -> None:
@@ -233,10 +286,11 @@ def _end(*processes: subprocess.Popen[bytes]) -> None:
 
 
 class Known:
-    """Stands for a Hunter: every mutant is seen by its class, the first one by nobody."""
+    """Stands for a Hunter: every mutant is seen by its class, the first one by nobody; those in `troubled` cannot be hunted."""
 
     def __init__(self, hunted: list[str]) -> None:
         self.hunted = hunted
+        self.troubled: set[str] = set()
 
     def __call__(self, *settings: object) -> Known:
         return self
@@ -248,6 +302,8 @@ class Known:
         pass
 
     def hunt(self, m: Mutant) -> tuple[Kill | None, Kill | None]:
+        if m.id in self.troubled:
+            raise NotHunted("no disk")
         self.hunted.append(m.id)
         if m is MUTANTS[0]:
             return None, None
@@ -292,7 +348,7 @@ def test_a_report_has_two_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(run, "Hunter", Known([]))
     r = Run(MUTANTS[:4], tmp_path, seconds=5)
     r.run()
-    doc = report.write(r, [])
+    doc = report.write(r, MUTANTS[:4])
     assert doc["score"]["everything"] == {
         "hunted": 4, "killed": 3, "share": 0.75, "by": {"goldens": 3}, "seconds": 1.0, "cases": None, "nodes": None,
     }  # fmt: skip
@@ -300,8 +356,68 @@ def test_a_report_has_two_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert json.loads((tmp_path / "report.json").read_text()) == doc
     page = (tmp_path / "mutants.md").read_text()
     assert f"| {MUTANTS[0].id} | {MUTANTS[0].breaks} | **survives** | **survives** |" in page
-    assert "4 of the 4 mutants" in page
-    assert f"Of the generator, 4 with version {kinds.VERSION}." in page
+    assert "The catalogue has 4 mutants that change a meaning; 4 of them were hunted so far." in page
+    assert f"The generator of the programs was version {kinds.VERSION} for 4 mutants." in page
+
+
+def test_a_report_has_all_that_its_journal_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the last run was asked."""
+    monkeypatch.setattr(run, "Hunter", Known([]))
+    for m in MUTANTS[1:3]:
+        done = CliRunner().invoke(main, ["mutants", "--only", m.id, "--seconds", "5", "--report", str(tmp_path), "--json"])
+        assert done.exit_code == 0
+    doc = json.loads(done.stdout)
+    assert {m["id"] for m in doc["mutants"]} == {m.id for m in MUTANTS[1:3]}
+    page = (tmp_path / "mutants.md").read_text()
+    assert (
+        f"The catalogue has {sum(not m.equivalent for m in MUTANTS)} mutants that change a meaning; 2 of them were hunted" in page
+    )
+
+
+def test_what_was_not_hunted_is_in_no_share_and_hunted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = MUTANTS[1:3]
+    known = Known([])
+    monkeypatch.setattr(run, "Hunter", known)
+    monkeypatch.setattr(run, "absent", lambda: {"ledger": "z3-solver is not installed"})
+    known.troubled.add(second.id)
+    r = Run([first, second], tmp_path, seconds=5)
+    r.run()
+    doc = report.write(r, [first, second])
+    assert doc["score"]["everything"]["hunted"] == 1
+    assert [(m["id"], m["why"]) for m in doc["not_hunted"]] == [(second.id, "no disk")]
+    assert doc["absent"] == [{"defence": "ledger", "why": "z3-solver is not installed", "hunts": 1}]
+    page = (tmp_path / "mutants.md").read_text()
+    assert f"| {second.id} | {second.breaks} | no disk |" in page
+    assert "The defence `ledger` was not there for 1 mutant: z3-solver is not installed." in page
+    assert second.id not in (tmp_path / run.JOURNAL).read_text()
+    known.troubled.clear()
+    assert len(Run([first, second], tmp_path, seconds=5).run()) == 2
+
+
+def test_a_command_that_could_not_hunt_does_not_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = Known([])
+    known.troubled.add(MUTANTS[1].id)
+    monkeypatch.setattr(run, "Hunter", known)
+    done = CliRunner().invoke(main, ["mutants", "--only", MUTANTS[1].id, "--seconds", "5", "--report", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "not hunted: no disk" in done.stdout
+
+
+@pytest.mark.parametrize("seconds", ["nan", "0", "-1"])
+def test_what_is_no_time_is_refused(tmp_path: Path, seconds: str) -> None:
+    wrong = CliRunner().invoke(main, ["mutants", "--only", "sin-sign", "--seconds", seconds, "--report", str(tmp_path / "r")])
+    assert wrong.exit_code == 2
+    assert "--seconds" in wrong.output
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_hunt_without_an_end_has_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "Hunter", Known([]))
+    command = ["mutants", "--only", MUTANTS[1].id, "--seconds", "inf", "--report", str(tmp_path), "--json"]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["seconds"] is None
+    assert "uops mutants --seconds inf" in (tmp_path / "mutants.md").read_text()
 
 
 def test_a_report_says_which_generators_hunted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -312,8 +428,8 @@ def test_a_report_says_which_generators_hunted(tmp_path: Path, monkeypatch: pyte
         Run([m], tmp_path, seconds=5).run()
     journal = tmp_path / run.JOURNAL
     journal.write_text(journal.read_text().replace('"generator":7,', ""))
-    page = report.markdown(report.document(Run(MUTANTS[:3], tmp_path, seconds=5)), [])
-    assert "Of the generator, 2 with version 8." in page
+    page = report.markdown(report.document(Run(MUTANTS[:3], tmp_path, seconds=5), MUTANTS[:3]), [])
+    assert "The generator of the programs was version 8 for 2 mutants." in page
 
 
 def test_the_command_lists_the_catalogue_and_refuses_what_matches_nothing() -> None:

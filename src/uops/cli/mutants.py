@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,11 +20,22 @@ if TYPE_CHECKING:
 REPORT = "mutants-report"
 SECONDS = 300.0
 JOBS = min(2, os.cpu_count() or 1)
-INTERRUPTED = 130
+#: Exit statuses beside 0 and 1.
+NOT_HUNTED, INTERRUPTED = 2, 130
+
+
+def _a_time(ctx: click.Context, option: click.Parameter, value: float) -> float:
+    """What is no number is no time: no hunt would be shorter."""
+    if math.isnan(value):
+        raise click.BadParameter("nan is no time")
+    return value
 
 
 @click.command()
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), default=SECONDS, show_default=True, help="Time for one hunt.")
+@click.option(
+    "--seconds", type=click.FloatRange(0, min_open=True), callback=_a_time, default=SECONDS, show_default=True,
+    help="Time for one hunt.",
+)  # fmt: skip
 @click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Mutants hunted at a time.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides every case.")
 @click.option("--only", default="*", metavar="GLOB", help="Only mutants whose id or class matches.")
@@ -37,7 +49,8 @@ def mutants(
     """Put known bugs into copies of this package, and see who finds them.
 
     One at a time. Seconds are processor time. A run goes on from what the report directory holds, if that has the same
-    settings. Exit status 1 if a mutant survives.
+    settings, and the report has all mutants that were hunted there. Exit status 1 if a mutant survives, 2 if one could not be
+    hunted.
     """
     from uops.fuzz.mutants.catalogue import catalogue
     from uops.fuzz.mutants.report import write
@@ -54,11 +67,11 @@ def mutants(
     run = Run(found, Path(report), seconds=seconds, jobs=jobs, seed=seed)
     with _progress(run) as advance:
         run.run(advance)
-    doc = write(run, [m for m in found if m.equivalent])
+    doc = write(run, catalogue())
     with to_reader():
         print_json(doc) if as_json else _show(doc, Path(report))
-    survivors = any(m["everything"] is None for m in doc["mutants"])
-    ctx.exit(INTERRUPTED if not run.complete else 1 if survivors else 0)
+    survivors = any(r.everything is None for r in run.results)
+    ctx.exit(INTERRUPTED if not run.complete else 1 if survivors else NOT_HUNTED if run.passed_over else 0)
 
 
 @contextmanager
@@ -74,7 +87,9 @@ def _progress(run: Run) -> Iterator[Callable[[Run], None]]:
         def advance(run: Run) -> None:
             done = run.results
             survive = sum(r.everything is None for r in done)
-            bar.update(task, completed=len(done), survive=f"[bold red]{survive} survive[/]" if survive else "")
+            bar.update(
+                task, completed=len(done) + len(run.passed_over), survive=f"[bold red]{survive} survive[/]" if survive else ""
+            )
 
         yield advance
 
@@ -98,6 +113,10 @@ def _show(doc: dict[str, Any], report: Path) -> None:
         if m["answers"] is None:
             seen = m["everything"]["by"] if m["everything"] else "nobody"
             out.print(Text.assemble((m["id"], "bold"), f"  {m['breaks']}: seen by {seen}"))
+    for m in doc["not_hunted"]:
+        out.print(Text.assemble((m["id"], "bold"), (f"  not hunted: {m['why']}", "yellow")), soft_wrap=True)
+    for a in doc["absent"]:
+        out.print(Text(f"no {a['defence']}: {a['why']} ({a['hunts']} hunted without it)", "yellow"))
     out.print(Text.assemble("report  ", (str(report / "mutants.md"), "bold")), soft_wrap=True)
 
 
