@@ -1,16 +1,24 @@
-"""Hypothesis strategies for users' own tests: the same generator, driven by hypothesis so that failures shrink."""
+"""Hypothesis strategies for users' own tests: the same generator, driven by hypothesis so that failures shrink.
+
+Needs hypothesis (`pip install 'uops[fuzz]'`), else ImportError. A failing program is printed as a file that `uops run` takes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from hypothesis import strategies as st
+try:
+    from hypothesis import strategies as st
+except ImportError as e:
+    raise ImportError("uops.fuzz.strategies needs hypothesis: pip install 'uops[fuzz]'", name="hypothesis") from e
 
-from uops.fuzz.generate import Case, generate
-from uops.fuzz.kinds import Sample, known, made
+from uops.backends.answer import leaves
+from uops.fuzz import generate, kinds, reproducer
 from uops.fuzz.values import array
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
+from uops.spec.node import UOp
 
 T = TypeVar("T")
 
@@ -31,11 +39,44 @@ class HypothesisDraw:
         return options[int(self._draw(st.integers(0, len(options) - 1)))]
 
 
+def _text(graph: UOp, inputs: Mapping[str, Any]) -> str:
+    """The program as a file, with its inputs."""
+    whole = reproducer.text(reproducer.Reproducer(kinds.Sample("", graph, inputs), {}))
+    return whole.partition("\n")[2]  # the first line says how a campaign found it
+
+
+class Case(generate.Case):
+    """A graph and its inputs, printed as a file."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        used = leaves(self.graph)
+        return f"Case of\n{_text(self.graph, {k: v for k, v in self.inputs.items() if k in used})}"
+
+
+class Sample(kinds.Sample):
+    """A program of a kind and its inputs, printed as a file."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        scheduled = f" with {self.opts}" if self.opts else ""
+        return f"Sample of {self.kind}{scheduled}\n{_text(self.graph, self.inputs)}"
+
+
 @st.composite
 def cases(draw: Any, /, max_nodes: int = 12, **options: Any) -> Case:
-    """Well-typed TENSOR graphs with inputs; `options` are those of `uops.fuzz.generate.generate`."""
+    """Well-typed TENSOR graphs with inputs. `options` are those of `uops.fuzz.generate.generate`:
+
+    - `dtypes`: of the root's values, and of operands whose dtype their op leaves open. It is no bound on the graph: conditions are
+      bool, and counts of shifts, sources of Casts and Bitcasts, positions and what is in memory may have any dtype. A test of what
+      takes few dtypes looks at those in `toposort(case.graph)` and leaves out the rest.
+    - `features`: the names of the producers that may be used (`uops.fuzz.producers.FEATURES` has all).
+    - `max_elements`: of any one value.
+    """
     source = HypothesisDraw(draw)
-    return generate(source, nodes=source.integer(1, max_nodes), **options)
+    return Case(*generate.generate(source, nodes=source.integer(1, max_nodes), **options))
 
 
 @st.composite
@@ -50,7 +91,7 @@ def arrays(draw: Any, /, dtype: DType | None = None, max_side: int = 5, max_rank
 @st.composite
 def samples(draw: Any, /, kind: str = "tensor") -> Sample:
     """Programs of a kind of campaigns (`uops.fuzz.kinds.KINDS`), with inputs."""
-    return made(known((kind,))[0], HypothesisDraw(draw))
+    return Sample(*kinds.made(kinds.known((kind,))[0], HypothesisDraw(draw)))
 
 
 __all__ = ["Case", "HypothesisDraw", "Sample", "arrays", "cases", "samples"]

@@ -17,6 +17,7 @@ from uops.spec.errors import Unsupported
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.result import Result
+from uops.spec.rows import ROWS as EVERY
 
 Array = Any
 
@@ -53,8 +54,9 @@ EVALUATE: dict[Op, Callable[..., Array]] = {
     Op.SHRINK: lambda u, size, x: x[window(size(u.src[1]), size(u.src[2]))],
 }
 ROWS = {
-    "Elementwise/Add", "Elementwise/Mul", "Elementwise/Max", "Decomposed/Neg", "Decomposed/Sub", "Source/Param",
+    "Elementwise/Add", "Elementwise/Mul", "Elementwise/Max", "Decomposed/Neg", "Decomposed/Sub", "Source/Param", "Source/Const",
     "Movement/Permute", "Movement/Flip", "Movement/Reshape", "Movement/Expand", "Movement/Pad", "Movement/Shrink",
+    "Movement/Stack",
 }  # fmt: skip
 
 
@@ -67,29 +69,38 @@ class Template(Backend):
         return f"uops-template 0.1.0, NumPy {np.__version__}"
 
     def capabilities(self) -> Capabilities:
-        from uops.spec.rows import ROWS as EVERY
-
         lacking = tuple(Missing(r.id, "*", "not written yet") for r in EVERY.values() if r.id not in ROWS)
         return Capabilities(dtypes=(dt.float32, dt.int32), unsupported=lacking)
 
+    def refuse(self, *roots: UOp) -> None:
+        """Raises Unsupported for what is declared as missing anywhere in the graph, Function bodies included, and for more of
+        `index` than the sizes of shapes: before anything is evaluated, as a body's Params have no inputs."""
+        declared = self.capabilities()
+        for u in toposort(*roots):
+            if (lacking := declared.missing(EVERY[u.op].id, u.dtype)) is not None:
+                raise Unsupported(f"{u.op.name} of {u.dtype.name}: {lacking.reason}", self.name)
+            if u.dtype is dt.index and (u in roots or u.op not in (Op.CONST, Op.PARAM, Op.STACK)):
+                raise Unsupported(f"{u.op.name} of index", self.name)
+
     def run(self, graph: UOp, inputs: Inputs) -> Result:
+        roots = graph.src if graph.op is Op.TUPLE else (graph,)  # a program of several values has a Tuple of them at its root
+        self.refuse(*roots)
         values: dict[UOp, Array] = {}
 
         def size(vector: UOp) -> tuple[int, ...]:
-            """A shape operand is a Stack of index constants and named variables."""
+            """A shape operand is a Stack of index constants and variables."""
             return tuple(s.const if s.op is Op.CONST else int(inputs[s.arg.name]) for s in vector.src)
 
-        roots = graph.src if graph.op is Op.TUPLE else (graph,)  # a program of several values has a Tuple of them at its root
         with np.errstate(all="ignore"):
             for u in toposort(*roots):
                 if u.dtype is dt.index:
                     continue
-                if u.op is Op.PARAM:
+                if u.op is Op.PARAM and u.arg.slot is None:  # a variable: a Python int, by its name
+                    values[u] = np.array(inputs[u.arg.name], u.dtype.name)
+                elif u.op is Op.PARAM:
                     values[u] = inputs[f"p{u.arg.slot}"]
                 elif u.op is Op.CONST:
                     values[u] = np.array(u.const, u.dtype.name)
-                elif u.op in EVALUATE:
-                    values[u] = EVALUATE[u.op](u, size, *(values[s] for s in u.src if s.dtype is not dt.index))
                 else:
-                    raise Unsupported(u.op.name, self.name)
-        return Result(tuple(np.ascontiguousarray(values[r]).reshape(r.shape) for r in roots), {})
+                    values[u] = EVALUATE[u.op](u, size, *(values[s] for s in u.src if s.dtype is not dt.index))
+        return Result(tuple(np.array(values[r], order="C") for r in roots), {})

@@ -1,0 +1,111 @@
+"""Strategies for users' own tests: what fails is printed as a file, and the guide's example runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, given, settings
+
+from uops.backends.answer import leaves
+from uops.cli.fuzz import fuzz
+from uops.cli.run import run
+from uops.fuzz import corpus
+from uops.fuzz.draw import SeededDraw
+from uops.fuzz.generate import generate
+from uops.fuzz.journal import PACKAGE
+from uops.fuzz.kinds import KINDS
+from uops.fuzz.oracles import ORACLES
+from uops.fuzz.strategies import Case, Sample, cases, samples
+from uops.spec import dtypes as dt
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+GUIDE = Path(__file__).parents[2] / "docs" / "fuzzing.md"
+QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+DRAWN = settings(max_examples=20, deadline=None, suppress_health_check=QUIET, phases=[Phase.generate])
+
+
+def same(told: str, graph: UOp, keys: set[str], tmp_path: Path) -> None:
+    """The lines after the first are a file with the graph and its inputs."""
+    file = tmp_path / "told.uops"
+    file.write_text(told.partition("\n")[2])
+    found = corpus.load(file)
+    assert found.graph is graph
+    assert set(found.inputs) == keys
+
+
+@DRAWN
+@given(cases(max_nodes=6, max_elements=32))
+def test_a_case_is_printed_as_a_file(tmp_path: Path, case: Case) -> None:
+    told = repr(case)
+    assert told.startswith("Case of\n")
+    same(told, case.graph, set(leaves(case.graph)) & set(case.inputs), tmp_path)
+
+
+@DRAWN
+@given(samples("kernels"))
+def test_a_sample_is_printed_as_a_file(tmp_path: Path, sample: Sample) -> None:
+    told = repr(sample)
+    assert told.startswith("Sample of kernels")
+    file = tmp_path / "told.uops"
+    file.write_text(told.partition("\n")[2])
+    assert corpus.load(file).graph is sample.graph
+
+
+def test_a_failing_test_prints_its_program(tmp_path: Path) -> None:
+    seen = (
+        "from hypothesis import given, settings\nfrom uops.fuzz.strategies import cases\n"
+        "@settings(database=None, deadline=None)\n@given(cases(max_nodes=3))\ndef test_it(case):\n    assert case.graph is None\n"
+    )
+    done = pytested(tmp_path, seen)
+    assert done.returncode == 1
+    assert re.search(r"case=Case of\n.*%0 = ", done.stdout, re.DOTALL)
+
+
+def test_without_hypothesis_the_extra_is_named() -> None:
+    program = "import sys; sys.modules['hypothesis'] = None; import uops.fuzz.strategies"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "ImportError: uops.fuzz.strategies needs hypothesis: pip install 'uops[fuzz]'" in done.stderr
+
+
+def test_dtypes_bound_the_root_and_not_the_graph() -> None:
+    roots, inside = set(), set()
+    for seed in range(100):
+        graph = generate(SeededDraw(seed), nodes=10, dtypes=(dt.float32, dt.int32)).graph
+        roots |= {u.dtype for u in (graph.src if graph.op is Op.TUPLE else (graph,))} - {dt.void}
+        inside |= {u.dtype for u in toposort(graph)}
+    assert roots == {dt.float32, dt.int32}
+    assert dt.int64 in inside
+
+
+# The guide
+
+
+def test_the_example_of_the_guide_runs(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    done = pytested(tmp_path, example)
+    assert done.returncode == 0, done.stdout
+    done = pytested(tmp_path, example.replace("return graph", "return graph.src[0]"))
+    assert done.returncode == 1
+
+
+def test_the_guide_names_what_there_is() -> None:
+    told = GUIDE.read_text()
+    assert "tensor" in KINDS
+    assert {"reference", "allowed", "second"} <= set(ORACLES)
+    flags = {o for command in (fuzz, run) for p in command.params for o in p.opts}
+    assert set(re.findall(r"`(--[a-z]+)", told)) <= flags
+    assert f"({GUIDE.name})" in (GUIDE.parent / "writing-a-backend.md").read_text()
+    assert "(docs/fuzzing.md)" in (GUIDE.parents[1] / "README.md").read_text()
+
+
+def pytested(place: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """pytest, on a file with this text."""
+    (place / "test_it.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(place), str(place / "test_it.py")]
+    path = os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd=place, capture_output=True, text=True, check=False)
