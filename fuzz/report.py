@@ -18,7 +18,7 @@ from uops.backends.conformance.report.page import HERE as STYLES
 from uops.backends.conformance.report.page import number
 from uops.compiler.rules import INDEXING
 from uops.fuzz.examine import WIDTHS
-from uops.fuzz.oracles import ORACLES
+from uops.fuzz.oracles import DEFAULT, OF_PROGRAMS, ORACLES
 from uops.spec import dtypes as dt
 from uops.spec.rows import ROWS
 
@@ -42,10 +42,27 @@ def document(s: Summary) -> Json:
         "findings": [_finding(f) for f in s.found],
         "raw": dict(sorted(s.raw.items())),
         "vanished": s.vanished,
+        "refused": refused(s.counts),
+        "unheard": unheard(s),
         "coverage": grouped(s.counts),
         "sets": sets(s.counts),
         "time": {"seconds": round(s.seconds, 3), "cases": s.cases - s.began, "rate": round(s.rate, 3)},
     }
+
+
+def refused(counts: Counter[str]) -> int:
+    """Cases that the subject said it cannot take; what an oracle of theirs had found until then counts."""
+    return sum(n for k, n in counts.items() if k.startswith("refused:"))
+
+
+def unheard(s: Summary) -> list[str]:
+    """The oracles that were chosen by name and judged no case."""
+    return [] if s.setup.oracles == DEFAULT else [o for o in s.setup.oracles if not s.counts[f"oracle:{o}"]]
+
+
+def was_judged(s: Summary) -> bool:
+    """Whether anything was judged but the programs themselves."""
+    return any(s.counts[f"oracle:{o}"] for o in s.setup.oracles if o not in OF_PROGRAMS) or bool(s.raw)
 
 
 def grouped(counts: Counter[str]) -> Json:
@@ -70,7 +87,15 @@ def sets(counts: Counter[str]) -> Json:
 
 
 def _finding(f: Found) -> Json:
-    return {"case": f.k, "count": f.count, "nodes": f.nodes, "file": f.file, "key": list(f.key), **f.triaged.to_json()}
+    return {
+        "case": f.k,
+        "count": f.count,
+        "nodes": f.nodes,
+        "file": f.file,
+        "unreduced": f.unreduced,
+        "key": list(f.key),
+        **f.triaged.to_json(),
+    }
 
 
 def write(s: Summary, directory: Path) -> Json:
@@ -94,7 +119,7 @@ def page(doc: Json, directory: Path) -> str:
     template = environment.from_string((here / "report.html.j2").read_text(encoding="utf-8"))
     style = (STYLES / "page.css").read_text(encoding="utf-8") + (here / "report.css").read_text(encoding="utf-8")
     return template.render(
-        doc=doc, style=style, matrix=matrix(doc), dtypes=[d.short for d in dt.STORABLE], rules=rules(doc), pairs=pairs(doc),
+        doc=doc, style=style, matrix=matrix(doc), dtypes=[d.short for d in _DTYPES], rules=rules(doc), pairs=pairs(doc),
         oracles=ORACLES, texts=_texts(doc, directory),
     )  # fmt: skip
 
@@ -105,18 +130,24 @@ def _texts(doc: Json, directory: Path) -> dict[str, str]:
     return {name: (directory / "findings" / name).read_text(encoding="utf-8") for name in files}
 
 
+#: What a node of a program may have.
+_DTYPES = (*dt.STORABLE, dt.index, dt.void)
+
+
 def matrix(doc: Json) -> list[tuple[str, list[int]]]:
     """Every row of the first document, and how many programs had it with each dtype."""
     seen = doc["coverage"].get("row", {})
-    names = [d.name for d in dt.STORABLE]
+    names = [d.name for d in _DTYPES]
     found = {key.partition("|")[0] for key in seen}
     rows = [r.id for r in ROWS.values() if r.id in found]
     return [(row, [seen.get(f"{row}|{name}", 0) for name in names]) for row in rows]
 
 
 def rules(doc: Json) -> list[tuple[str, int, int]]:
-    """Every rewrite rule, how often it fired, and how often its condition refused."""
+    """Every rewrite rule, how often it fired, and how often its condition refused; none where no lowering was looked at."""
     seen = doc["coverage"].get("rule", {})
+    if not seen:
+        return []
     return [(r.name, seen.get(f"{r.name} fired", 0), seen.get(f"{r.name} refused", 0)) for r in INDEXING]
 
 

@@ -47,7 +47,7 @@ def missing() -> str | None:
     try:
         _library()
     except Unsupported as e:
-        return str(e)
+        return e.what
     return None
 
 

@@ -53,7 +53,7 @@ def missing() -> str | None:
     try:
         device()
     except Unsupported as e:
-        return str(e)
+        return e.what
     return None
 
 

@@ -22,6 +22,15 @@ class NoMax(Interp):
         return run(graph, inputs)
 """
 
+REFUSING = """
+from uops.backends.conformance.controls import Interp
+from uops.spec.errors import Unsupported
+
+class Nothing(Interp):
+    def run(self, graph, inputs):
+        raise Unsupported(graph.op.name, "nothing")
+"""
+
 
 def test_a_campaign_without_findings_ends_with_0(uops: Any, tmp_path: Path) -> None:
     done = uops("fuzz", "--backend", "interp", "-n", "40", "-j", "1")
@@ -42,9 +51,30 @@ def test_findings_end_with_1_and_their_files_can_be_asked_again(uops: Any, tmp_p
     assert again.exit_code == 1
     assert "allowed: valueerror: no Max" in again.output
     assert uops("fuzz", file, "--backend", "interp").exit_code == 0
+    text = (tmp_path / file).read_text()
+    for oracle, says in (
+        ("scheduled", "needs a target of the compiler, which nomax:NoMax is not"),
+        ("second", "the file names none"),
+    ):
+        (tmp_path / "other.uops").write_text(text.replace('"oracle": "allowed"', f'"oracle": "{oracle}"'))
+        other = uops("fuzz", "other.uops")
+        assert other.exit_code == 2
+        assert says in " ".join(other.output.split())
     ran = uops("run", file, "--json")
     assert ran.exit_code == 0
     assert json.loads(ran.output)["seed"] is None
+
+
+def test_a_campaign_that_judges_nothing_ends_with_2(uops: Any, tmp_path: Path) -> None:
+    (tmp_path / "nothing.py").write_text(REFUSING)
+    done = uops("fuzz", "--backend", "nothing:Nothing", "-n", "40", "-j", "1")
+    assert done.exit_code == 2
+    assert "40 of these cases were refused by the backend" in done.output
+    assert "nothing that nothing:Nothing does was judged" in done.output
+    assert "nothing was found" not in done.output
+    idle = uops("fuzz", "--backend", "interp", "-n", "40", "-j", "1", "--oracles", "reference,scheduled", "--report", "idle")
+    assert idle.exit_code == 2
+    assert "no case was judged by scheduled" in idle.output
 
 
 def test_the_same_command_goes_on_and_another_one_is_refused(uops: Any) -> None:
@@ -52,6 +82,8 @@ def test_the_same_command_goes_on_and_another_one_is_refused(uops: Any) -> None:
     more = uops("fuzz", "--backend", "interp", "-n", "64", "-j", "1", "--json")
     assert (json.loads(first.output)["cases"], json.loads(more.output)["cases"]) == (32, 64)
     assert json.loads(more.output)["time"]["cases"] == 32
+    idle = uops("fuzz", "--backend", "interp", "-n", "64", "-j", "1")
+    assert "64 cases, all from the journal: nothing was left to do" in idle.output
     other = uops("fuzz", "--backend", "interp", "-n", "64", "-j", "1", "--seed", "1")
     assert other.exit_code == 2
     assert "is of another campaign" in other.output
@@ -63,6 +95,9 @@ def test_wrong_questions_are_said_so(uops: Any) -> None:
         (("--backend", "nobody"), "no backend is called 'nobody'"),
         (("--backend", "interp", "--kinds", "tensors"), "no kind is called 'tensors'"),
         (("--backend", "interp", "--oracles", "me"), "no oracle is called 'me'"),
+        (("--backend", "interp", "--oracles", ","), "--oracles names nothing"),
+        (("--backend", "interp", "--kinds", ","), "--kinds names nothing"),
+        (("--backend", "interp", "--oracles", "allowed,second"), "the oracle second needs a second backend: --against"),
     ):
         done = uops("fuzz", *arguments)
         assert done.exit_code == 2

@@ -14,7 +14,7 @@ from uops.backends.llvm.target import LlvmTarget
 from uops.fuzz import coverage, kinds
 from uops.fuzz.campaign import Found, Summary
 from uops.fuzz.examine import Place, Setup, Triaged
-from uops.fuzz.report import document, grouped, sets, write
+from uops.fuzz.report import document, grouped, refused, sets, unheard, was_judged, write
 from uops.fuzz.stages import Fault
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -58,6 +58,21 @@ def test_the_page_shows_findings_with_their_programs_and_coverage(tmp_path: Path
     assert "<b>" not in page.partition("Findings")[2].partition("Oracles")[0].replace("<b>64", "")
     assert all(text in page for text in ("planted 1", "Elementwise/Add", "cases 9", "padto", "add-zero", "every element is in"))
     assert json.loads((tmp_path / "report.json").read_text()) == document(summary())
+
+
+def test_what_was_refused_and_who_judged_nothing_is_said(tmp_path: Path) -> None:
+    s = summary()
+    s.found, s.raw = [], Counter()
+    s.setup = Setup("planted", oracles=("reference", "allowed", "second"))
+    s.counts.update({"refused:no Sin": 5, "refused:no Log2": 2, "row:Call/Function|void": 3, "oracle:reference": 64})
+    assert (refused(s.counts), unheard(s), was_judged(s)) == (7, ["second"], True)
+    write(s, tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "<b>7</b><span>of them refused by the backend" in page
+    assert "No case was judged by second." in page
+    assert '<td class="some">3</td>' in page.partition("Call/Function")[2].partition("</tr>")[0]
+    del s.counts["oracle:allowed"]
+    assert not was_judged(s)
 
 
 def test_a_lowering_is_covered_by_its_passes_and_rules() -> None:

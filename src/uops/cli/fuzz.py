@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 REPORT = "fuzz-report"
 JOBS = min(2, os.cpu_count() or 1)
 CASES = 10_000
-INTERRUPTED = 130
+#: Exit statuses beside 0 and 1.
+NOTHING_JUDGED, INTERRUPTED = 2, 130
 
 
 @click.command()
@@ -49,7 +50,8 @@ def fuzz(
     What fails is bisected, and reduced to a small program.
 
     With FILE, a reproducer from such a run, ask the oracle that found it once more, on the same backend or on another. A campaign
-    goes on from what the report directory holds, if that is of the same campaign. Exit status 1 if something was found.
+    goes on from what the report directory holds, if that is of the same campaign. Exit status 1 if something was found, 2 if
+    nothing that the backend does was judged.
     """
     values_as_written("fuzz")
     if listing:
@@ -70,13 +72,18 @@ def _setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) 
     from uops.cli.common import backend
     from uops.fuzz.examine import Setup
     from uops.fuzz.kinds import KINDS, known
-    from uops.fuzz.oracles import ORACLES, named
+    from uops.fuzz.oracles import AGAINST, ORACLES, named
 
     for n in filter(None, (name, against)):
         if ":" not in n:
             backend(n)  # an unknown name is best reported here; a module's is looked for where workers look
     wanted = tuple(KINDS) if kinds == "all" else tuple(k.name for k in known(_words(kinds)))
     judges = tuple(ORACLES) if oracles == "all" else tuple(o.name for o in named(_words(oracles)))
+    if not wanted or not judges:
+        raise click.UsageError(f"--{'oracles' if wanted else 'kinds'} names nothing: see --list")
+    lonely = [o for o in judges if AGAINST in ORACLES[o].needs]
+    if lonely and oracles != "all" and not against:
+        raise click.UsageError(f"the oracle {lonely[0]} needs a second backend: --against NAME")
     return Setup(worker_name(name), seed, wanted, judges, against and worker_name(against), path=(os.getcwd(),))
 
 
@@ -86,7 +93,7 @@ def _words(names: str) -> list[str]:
 
 def _campaign(setup: Setup, report: Path, as_json: bool, **how: Any) -> int:
     from uops.fuzz.campaign import Campaign
-    from uops.fuzz.report import write
+    from uops.fuzz.report import was_judged, write
 
     campaign = Campaign(setup, report, **how)
     with _progress(campaign) as advance:
@@ -97,7 +104,9 @@ def _campaign(setup: Setup, report: Path, as_json: bool, **how: Any) -> int:
             print_json(doc)
         else:
             _show(console(), found, report)
-    return INTERRUPTED if not found.complete else 1 if found.raw else 0
+    if not found.complete:
+        return INTERRUPTED
+    return 1 if found.raw else 0 if was_judged(found) else NOTHING_JUDGED
 
 
 @contextmanager
@@ -130,12 +139,24 @@ def _show(out: Console, s: Summary, report: Path) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from uops.fuzz.campaign import FINDINGS
+    from uops.fuzz.report import refused, unheard, was_judged
+
     out.print(Text.assemble((s.setup.backend, "bold"), f"  {s.version}"))
     where = f"seed {s.setup.seed}, {', '.join(s.setup.kinds)}"
-    out.print(Text(f"{s.cases:,} cases, {s.rate:,.1f} a second; {where}", "dim"))
+    speed = "all from the journal: nothing was left to do" if s.idle else f"{s.rate:,.1f} a second"
+    out.print(Text(f"{s.cases:,} cases, {speed}; {where}", "dim"))
+    if s.idle:
+        out.print(Text("to run them again, remove the report directory or name another one with --report", "dim"))
     if not s.complete:
         out.print(Text("interrupted: the same command goes on from here", "bold yellow"))
-    if not s.raw:
+    if count := refused(s.counts):
+        out.print(Text(f"{count:,} of these cases were refused by the backend", "yellow"))
+    if silent := unheard(s):
+        out.print(Text(f"no case was judged by {', '.join(silent)}", "yellow"))
+    if not was_judged(s):
+        out.print(Text(f"nothing that {s.setup.backend} does was judged", "bold red"))
+    elif not s.raw:
         out.print(Text("nothing was found", "green"))
     else:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -145,10 +166,14 @@ def _show(out: Console, s: Summary, report: Path) -> None:
             p = f.triaged.place
             place = (p.pass_, p.rule or p.step or "") if p else ("", "")
             what = f"{f.triaged.fault.kind}: {f.triaged.fault.message}"
-            table.add_row(f.triaged.oracle, *place, str(f.count), str(f.nodes or ""), str(f.k), Text(what[:160]))
+            told = Text(what[:160]) if f.unreduced is None else Text.assemble(what[:160], (f" ({f.unreduced})", "dim"))
+            table.add_row(f.triaged.oracle, *place, str(f.count), str(f.nodes or ""), str(f.k), told)
         out.print(table)
         total = sum(s.raw.values())
         out.print(Text(f"{total} findings, {len(s.found)} after merging", "bold red"))
+        if any(f.file for f in s.found):
+            again = ("  each again with ", "dim"), "uops fuzz FILE"
+            out.print(Text.assemble("files   ", (str(report / FINDINGS / "*.uops"), "bold"), *again), soft_wrap=True)
     out.print(Text.assemble("report  ", (str(report / "index.html"), "bold")), soft_wrap=True)
 
 
@@ -156,15 +181,21 @@ def _replay(file: Path, name: str | None, as_json: bool) -> int:
     from dataclasses import replace
 
     from uops.fuzz.examine import Setup
+    from uops.fuzz.oracles import AGAINST, COMPILER, ORACLES
     from uops.fuzz.process import Examiner
     from uops.fuzz.reproducer import read
 
     sample, about = read(file)
     setup = Setup.of(about["setup"])
+    needs = ORACLES[about["oracle"]].needs if about["oracle"] in ORACLES else frozenset()
+    if AGAINST in needs and not setup.against:
+        raise click.UsageError(f"{file}: the oracle {about['oracle']} needs {AGAINST}, and the file names none")
     if name:
         setup = replace(setup, backend=worker_name(name), options=None)
     setup = replace(setup, path=(*setup.path, os.getcwd()))
     with Examiner(setup) as examiner:
+        if COMPILER in needs and not examiner.compiles():
+            raise click.UsageError(f"{file}: the oracle {about['oracle']} needs {COMPILER}, which {setup.backend} is not")
         found = examiner.triage(sample, about["seed"], about["oracle"])
         version = examiner.version()
     if as_json:
