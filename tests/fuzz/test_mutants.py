@@ -222,8 +222,9 @@ def test_a_mutant_of_which_no_case_was_judged_is_not_hunted() -> None:
 
 def test_a_defence_that_is_not_there_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hunt, "find_spec", lambda name: None if name == "z3" else name)
+    monkeypatch.setattr(hunt, "_golden_files", lambda: ["tests/test_golden.py"])
     assert hunt.absent() == {"ledger": "z3-solver is not installed"}
-    monkeypatch.setattr(hunt, "_GOLDENS", ())
+    monkeypatch.setattr(hunt, "_golden_files", list)
     assert hunt.absent()["goldens"] == "there is no checkout"
 
 
