@@ -26,9 +26,10 @@ from uops.fuzz import kinds
 from uops.fuzz.cluster import Cluster
 from uops.fuzz.examine import Json, Setup, Triaged
 from uops.fuzz.journal import Journal
+from uops.fuzz.oracles import GENERATOR
 from uops.fuzz.process import LIMITS, Lost
 from uops.fuzz.reduce import MOST
-from uops.fuzz.work import BATCH, GENERATOR, Crew, Hand, Job, Local
+from uops.fuzz.work import BATCH, Crew, Hand, Job, Local
 
 MOST_REDUCED = 16
 _PER_BATCH = 4

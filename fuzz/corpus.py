@@ -36,6 +36,10 @@ Array = npt.NDArray[Any]
 _DIRECTIVE = re.compile(r"^;\s*(input|check|error|trap)\b\s*([^:]*?)\s*(?::\s*(.*))?$")
 
 
+#: Begins the line that says how a campaign found a program (`uops.fuzz.reproducer`).
+HEADER = "; uops fuzz: "
+
+
 @dataclass(slots=True)
 class FileTest:
     """A parsed file."""
@@ -95,9 +99,9 @@ def _directive(test: FileTest, m: re.Match[str], n: int) -> None:
 
 
 #: How inputs name memory and variables of the second document.
-_KEYS: dict[Op, Callable[[UOp], str]] = {
+OF_BESTIARY: dict[Op, Callable[[UOp], str]] = {
     Op.B_PARAM: lambda u: f"p{u.arg.slot}",
-    Op.B_BUFFER: lambda u: f"b{u.src[0].arg.id}",
+    Op.B_BUFFER: lambda u: f"b{u.src[0].arg.id}" if u.src and u.src[0].op is Op.UNIQUE else "",  # of what is ill-formed, none
     Op.DEFINE_VAR: lambda u: str(u.arg.name),
 }
 
@@ -128,7 +132,7 @@ def _extent(n: Dim, inputs: Mapping[str, Any]) -> int:
 def _leaf(graph: UOp, name: str) -> UOp | None:
     """The node that an input is for: one outside of bodies, whose Params are numbered anew."""
     found = leaves(graph).get(name)
-    return found or next((u for u in toposort(graph) if u.op in _KEYS and _KEYS[u.op](u) == name), None)
+    return found or next((u for u in toposort(graph) if u.op in OF_BESTIARY and OF_BESTIARY[u.op](u) == name), None)
 
 
 def _stack(words: list[str], d: DType, shape: tuple[int, ...]) -> Array:

@@ -161,7 +161,7 @@ class Bench:
 
     def case(self, k: int, told: Told = lambda name: None) -> Examined:
         """Make case `k` and judge it; `told` hears of each oracle before it is asked."""
-        told("generator")
+        told(oracles.GENERATOR)
         made = self._made(k)
         return made if isinstance(made, Examined) else self._examined(k, made, told)
 
@@ -182,7 +182,7 @@ class Bench:
         try:
             sample = self.sample(k)
         except Exception as e:
-            return Examined(k, "generator", raised(e), Counter(cases=1))
+            return Examined(k, oracles.GENERATOR, raised(e), Counter(cases=1))
         c = self._context(sample, self.seed(k))
         c.counts.update(cases=1, **{f"kind:{sample.kind}": 1})
         return c

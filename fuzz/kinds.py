@@ -15,6 +15,7 @@ import numpy as np
 
 from uops.backends.answer import leaves
 from uops.fuzz import bestiary, chains, kernels, laws, programs
+from uops.fuzz.corpus import OF_BESTIARY
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, Maker, generate
 from uops.fuzz.producers import ELEMENTWISE, FEATURES, PRODUCERS
@@ -155,17 +156,9 @@ def made(kind: Kind, draw: Draw) -> Sample:
     return Sample(kind.name, graph, taken(graph, inputs))
 
 
-#: What else is an input, by key: memory and variables of the second document.
-_OF_BESTIARY: dict[Op, Callable[[UOp], str]] = {
-    Op.B_PARAM: lambda u: f"p{u.arg.slot}",
-    Op.B_BUFFER: lambda u: f"b{u.src[0].arg.id}" if u.src and u.src[0].op is Op.UNIQUE else "",  # of what is ill-formed, none
-    Op.DEFINE_VAR: lambda u: str(u.arg.name),
-}
-
-
 def taken(graph: UOp, given: Mapping[str, Any]) -> dict[str, Any]:
     """Of what is given that which the graph takes: nothing else is an input of it, and no text of it could be read with more."""
-    keys = leaves(graph).keys() | {_OF_BESTIARY[u.op](u) for u in toposort(graph) if u.op in _OF_BESTIARY}
+    keys = leaves(graph).keys() | {OF_BESTIARY[u.op](u) for u in toposort(graph) if u.op in OF_BESTIARY}
     return {k: v for k, v in given.items() if k in keys}
 
 

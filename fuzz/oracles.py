@@ -134,13 +134,6 @@ class NotAsked(UopsError):
     """An oracle cannot judge this case, which does not count as judged by it."""
 
 
-def _refusal(c: Context, e: UopsError) -> Fault:
-    """What an oracle makes of a subject that refuses a program: a fault of one that may not. Raises Refused."""
-    if c.subject.may_refuse(c.sample.graph):
-        raise Refused(str(e)) from e
-    return Fault("refused", str(e))
-
-
 def _reference(c: Context) -> Fault | None:
     """The interpreter evaluates the program without a complaint; bounds of every node hold (Unsound, if not)."""
     try:
@@ -171,11 +164,8 @@ def _stages(c: Context) -> Fault | None:
     order = toposort(c.sample.graph)
     if sum(math.prod(n for n in u.shape if isinstance(n, int)) for u in order if u.dtype is not dt.void) > STAGED:
         raise NotAsked("too large to interpret every stage")
-    try:
-        found = bisect(c.sample.graph, c.sample.inputs, c.target(), pipeline.PIPELINE, schedules=1)
-        c.counts.update(coverage.lowering(c.sample.graph, c.target()))
-    except (CompileError, Unsupported) as e:
-        return _refusal(c, e)
+    found = bisect(c.sample.graph, c.sample.inputs, c.target(), pipeline.PIPELINE, schedules=1)
+    c.counts.update(coverage.lowering(c.sample.graph, c.target()))
     return found and found.fault
 
 
@@ -196,10 +186,7 @@ def _again(c: Context) -> Fault | None:
 
 def _called(c: Context) -> Fault | None:
     """The program as users call it, through all caches and natively where the target has that."""
-    try:
-        return calls.faults(c.sample.graph, c.sample.inputs, c.target(), c.ran[0], c.draw("called"), c.target().own)
-    except (CompileError, Unsupported) as e:
-        return _refusal(c, e)
+    return calls.faults(c.sample.graph, c.sample.inputs, c.target(), c.ran[0], c.draw("called"), c.target().own)
 
 
 def _steps(c: Context) -> Fault | None:
@@ -226,8 +213,6 @@ def _validated(c: Context) -> Fault | None:
         return None if refuted is None else Fault("refuted", f"{e.kernel}: {refuted}")
     except NoSolver:
         raise NotAsked("no solver is installed") from None
-    except (CompileError, Unsupported) as e:
-        return _refusal(c, e)
     return None
 
 
@@ -236,10 +221,7 @@ def _leaks(c: Context) -> Fault | None:
     size = sum(np.asarray(s.best).nbytes for s in c.expected.strict.values())
     if not telling(size):
         raise NotAsked("results too small to tell")
-    try:
-        program = Compiled(c.sample.graph, c.target(), PLAIN)
-    except (CompileError, Unsupported) as e:
-        return _refusal(c, e)
+    program = Compiled(c.sample.graph, c.target(), PLAIN)
     return leak(lambda: program(c.sample.inputs), size)
 
 
@@ -264,13 +246,8 @@ def _searched(c: Context) -> Fault | None:
 def _with_schedules(c: Context, sequence: Sequencer) -> Fault | None:
     judge = Judge(c.sample.graph, c.sample.inputs, expected=c.expected)
     side = Side.END if c.seed % 2 else Side.START
-    try:
-        program = lowered(c.sample.graph, c.target(), passes(sequence))
-        found = judge.read(run_program(program, c.target(), judge.given, side=side))
-    except (CompileError, Unsupported) as e:
-        return _refusal(c, e)
-    except Exception as e:
-        return raised(e)
+    program = lowered(c.sample.graph, c.target(), passes(sequence))
+    found = judge.read(run_program(program, c.target(), judge.given, side=side))
     c.counts.update(f"optop:{kind}" for kind in kinds_of(sequence.done))
     return next((f for k in judge.sets if (f := outside(c.expected, k, found))), None)
 
@@ -286,18 +263,12 @@ def _settled_schedule(c: Context, source: str = "draw") -> tuple[Sample, str]:
 
 
 def _illegal(c: Context) -> Fault | None:
-    try:
-        return illegal_faults(c.sample.graph, c.target(), c.draw("illegal"))
-    except (CompileError, Unsupported) as e:
-        return _refusal(c, e)
+    return illegal_faults(c.sample.graph, c.target(), c.draw("illegal"))
 
 
 def _twice(c: Context) -> Fault | None:
     """Lowering is a function: the same graph gives the same instructions."""
-    try:
-        first, second = (_planned(c) for _ in range(2))
-    except (CompileError, Unsupported) as e:
-        return _refusal(c, e)
+    first, second = (_planned(c) for _ in range(2))
     return None if first is second else Fault("differs", "a second lowering gives other instructions")
 
 
@@ -412,6 +383,8 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
            dialects=frozenset({Dialect.BESTIARY})),
 )}
 # fmt: on
+#: Who objects where no oracle was asked: a program that cannot be made, a process that ends.
+GENERATOR, PROCESS = "generator", "process"
 #: Those that look at programs alone, whatever the subject does with them.
 OF_PROGRAMS = frozenset({"form", "reference"})
 #: What a campaign asks where nothing is said.
@@ -459,6 +432,7 @@ def first_fault(c: Context, oracles: Sequence[Oracle], told: Callable[[str], Any
 
 
 def _asked(o: Oracle, c: Context) -> Fault | None:
+    """What an oracle finds, whatever it raises. Raises Refused."""
     try:
         fault = o.check(c)
     except NotAsked as e:
@@ -466,7 +440,11 @@ def _asked(o: Oracle, c: Context) -> Fault | None:
         return None
     except Refused:
         raise
-    except Exception as e:  # what it did not expect is no reason to end the process
+    except (CompileError, Unsupported) as e:  # of one that may not refuse, a fault
+        if c.subject.may_refuse(c.sample.graph):
+            raise Refused(str(e)) from e
+        fault = Fault("refused", str(e))
+    except Exception as e:
         fault = raised(e)
     c.counts[f"oracle:{o.name}"] += 1
     return fault

@@ -15,6 +15,7 @@ from uops.backends.serve import Frame
 from uops.backends.worker import Limits, Outcome, Process, how_ended
 from uops.fuzz.examine import MACHINE_CODE, Json, Place, Setup, Triaged, made_of
 from uops.fuzz.kinds import Sample
+from uops.fuzz.oracles import GENERATOR, PROCESS
 from uops.fuzz.reproducer import from_packet, to_packet
 from uops.fuzz.stages import Fault
 
@@ -140,7 +141,7 @@ class Examiner:
                 deaths += 1
                 alone = self._alone(at[0])
                 if alone is None and deaths >= _DEATHS:
-                    alone = {"k": at[0], "oracle": "process", "fault": lost.fault._asdict()}
+                    alone = {"k": at[0], "oracle": PROCESS, "fault": lost.fault._asdict()}
                 if alone is not None:
                     ended[at[0]] = alone
                 continue
@@ -207,13 +208,13 @@ class Examiner:
     def generator(self, k: int) -> Triaged | None:
         """What ends the making of a case, which is done by the process alone; None if the case can be made."""
         found = self._case(k)[0]
-        if found is None or found["oracle"] != "generator":
+        if found is None or found["oracle"] != GENERATOR:
             return None
-        return Triaged("generator", Fault(**found["fault"]), None, ())
+        return Triaged(GENERATOR, Fault(**found["fault"]), None, ())
 
     def _case(self, k: int) -> tuple[Json | None, bool]:
         """The finding of a case by itself, and whether the process ended."""
-        oracle = "generator"
+        oracle = GENERATOR
         process = self._ready()
         try:
             answer = process.ask({"do": "case", "k": k}, b"", self.limits.timeout)[0]

@@ -23,14 +23,13 @@ from uops.backends.arrays import decode, encode
 from uops.backends.conformance.judge import bits_of
 from uops.fuzz import corpus
 from uops.fuzz.kinds import KINDS, Sample, taken
-from uops.fuzz.oracles import ORACLES
+from uops.fuzz.oracles import GENERATOR, ORACLES, PROCESS
 from uops.fuzz.schedules import unreadable
 from uops.spec.dialects import Dialect
 from uops.spec.errors import SpecError
 from uops.spec.text import number, show
 
 Json = dict[str, Any]
-_HEAD = "; uops fuzz: "
 
 
 class Reproducer(NamedTuple):
@@ -43,7 +42,7 @@ class Reproducer(NamedTuple):
 def text(r: Reproducer) -> str:
     """The file."""
     about = r.about | {"kind": r.sample.kind, "opts": r.sample.opts}
-    head = [_HEAD + json.dumps(about, sort_keys=True)]
+    head = [corpus.HEADER + json.dumps(about, sort_keys=True)]
     inputs = taken(r.sample.graph, r.sample.inputs)
     head += [f"; input {k}: {_words(v)}".rstrip() for k, v in sorted(inputs.items())]
     return "\n".join([*head, show(r.sample.graph)])
@@ -59,7 +58,7 @@ def read(path: Path) -> Reproducer:
     test = corpus.load(path)
     found = _header(path)
     if found is None:
-        raise SpecError(f"{path} has no line {_HEAD.strip()!r}: it is no reproducer")
+        raise SpecError(f"{path} has no line {corpus.HEADER.strip()!r}: it is no reproducer")
     line, about = found
     if wrong := next(chain(_wrong(about, _ABOUT), _wrong(about.get("setup"), _SETUP, "setup.")), None):
         raise _unusable(path, line, wrong)
@@ -90,13 +89,11 @@ class _Key(NamedTuple):
     known: Collection[str] | None = None
 
 
-#: Who may have objected where no oracle was asked.
-_OTHERS = ("generator", "process")
 #: Keys of the header that are read, and of its `setup` (`uops.fuzz.examine.Setup`), which has no others.
 _ABOUT = {
     "kind": _Key((str,), True, KINDS),
     "opts": _Key((str, type(None))),
-    "oracle": _Key((str,), True, (*ORACLES, *_OTHERS)),
+    "oracle": _Key((str,), True, (*ORACLES, GENERATOR, PROCESS)),
     "seed": _Key((int,), True),
     "setup": _Key((dict,), True),
 }
@@ -113,11 +110,11 @@ _SETUP = {
 def _header(path: Path) -> tuple[int, Json] | None:
     """The header and its line; None of a file without one. Raises SpecError."""
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-    line, head = next(((n, x) for n, x in lines if x.startswith(_HEAD)), (0, ""))
+    line, head = next(((n, x) for n, x in lines if x.startswith(corpus.HEADER)), (0, ""))
     if not head:
         return None
     try:
-        about = json.loads(head[len(_HEAD) :])
+        about = json.loads(head[len(corpus.HEADER) :])
     except (ValueError, RecursionError) as e:
         raise _unusable(path, line, f"it is no JSON: {e}") from e
     if not isinstance(about, dict):
@@ -126,7 +123,7 @@ def _header(path: Path) -> tuple[int, Json] | None:
 
 
 def _unusable(path: Path, line: int, wrong: str) -> SpecError:
-    return SpecError(f"{path}, line {line}: the header {_HEAD.strip()!r} cannot be used: {wrong}", line=line, column=1)
+    return SpecError(f"{path}, line {line}: the header {corpus.HEADER.strip()!r} cannot be used: {wrong}", line=line, column=1)
 
 
 #: Types as JSON calls them.

@@ -70,9 +70,13 @@ def parse(text: str) -> OptOp:
     return kinds[name](*map(int, words))
 
 
+def _pieces(opts: str) -> list[str]:
+    return [p for p in map(str.strip, opts.split(";")) if p]
+
+
 def _parts(opts: str) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
-    for part in filter(None, (p.strip() for p in opts.split(";"))):
+    for part in _pieces(opts):
         k, _, text = part.partition(":")
         found.setdefault(int(k), []).append(text.strip())
     return found
@@ -82,7 +86,7 @@ def unreadable(opts: str) -> str | None:
     """The first part of a sequence that says nothing; None where all can be read."""
     if _DRAWN.fullmatch(opts):
         return None
-    for part in filter(None, (p.strip() for p in opts.split(";"))):
+    for part in _pieces(opts):
         k, _, text = part.partition(":")
         try:
             _ = int(k), text.strip() in ("global", *STARTS) or parse(text)

@@ -17,14 +17,13 @@ from uops import __version__
 from uops.backends.worker import Limits
 from uops.fuzz import kinds
 from uops.fuzz.examine import Json, Setup, Triaged
+from uops.fuzz.oracles import GENERATOR
 from uops.fuzz.process import Examiner
 from uops.fuzz.reduce import MOST, reduce
 from uops.fuzz.reproducer import Reproducer, size, text
 
 #: Cases between two lines of the journal.
 BATCH = 32
-#: The oracle of cases that cannot be made: there is no program to judge again, nor to reduce.
-GENERATOR = "generator"
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,9 +84,10 @@ def run(
 
 def _dialect_of(file: Path) -> Dialect:
     """That of the kind that a reproducer of `uops fuzz` names; of any other program, tensor."""
+    from uops.fuzz.corpus import HEADER
     from uops.spec.dialects import Dialect
 
-    if not any(x.startswith("; uops fuzz: ") for x in file.read_text(encoding="utf-8").splitlines()):
+    if not any(x.startswith(HEADER) for x in file.read_text(encoding="utf-8").splitlines()):
         return Dialect.TENSOR
     from uops.fuzz.reproducer import dialect_of  # imports the compiler
 
