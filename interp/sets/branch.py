@@ -308,7 +308,8 @@ def bitcast(f: Layout, r: Layout, x: Loose) -> Loose:
     ratio = new // old
     groups = pts.reshape(*pts.shape[:-1], pts.shape[-1] // ratio, ratio)
     gone = np.zeros(groups.shape[1:-1], np.bool_) if lost is None else lost.reshape(groups.shape[1:]).any(-1)
-    varied = (groups != groups[:1]).any(0).sum(-1)
+    bits = groups.view(f"u{old}")  # -0 is another one than +0
+    varied = (bits != bits[:1]).any(0).sum(-1)
     gone = gone | (varied > 1)
     base = np.broadcast_to(groups[:1], groups.shape)
     rows = np.where(gone[..., None], base, groups)

@@ -17,7 +17,7 @@ from uops.interp.sets.power import _fixed as pow_fixed
 from uops.interp.sets.result import AllowedSet
 from uops.interp.sets.rules import apply, convert, negated, unite
 from uops.interp.sets.transcend import EXACT
-from uops.interp.sets.value import Loose, best_of
+from uops.interp.sets.value import Loose, best_of, from_points
 from uops.spec import dtypes as dt
 from uops.spec.ops import Op
 
@@ -105,6 +105,21 @@ def test_r30_a_bitcast_gives_the_bits_of_every_member_or_any(d, make_sampler, ju
         for _ in range(6):
             judge(bits, found, s.member(v).view(LAYOUT[bits].np), d)
     assert kinds >= {"points", "any"}
+
+
+@pytest.mark.parametrize("r", [dt.uint8, dt.int16, dt.float16, dt.uint32, dt.float32, dt.int64], ids=str)
+@pytest.mark.parametrize("d", dt.FLOATS, ids=str)
+def test_r46_a_bitcast_to_another_size_has_the_bits_of_every_members_parts(d, r, make_sampler, judge):
+    """Each part of a word is a member by itself, and zeros of two signs are two of them."""
+    s, f = make_sampler(14), LAYOUT[d]
+    for _ in range(ROUNDS):
+        v = s.set_of(d, 24)
+        zeros = from_points(f, np.array([[0.0] * 24, [-0.0] * 24]).astype(f.np))
+        for x in (v, zeros):
+            if isinstance(x, Loose):
+                found = branch.bitcast(f, LAYOUT[r], x)
+                for _ in range(6):
+                    judge(r, found, s.member(x).view(LAYOUT[r].np), (d, r))
 
 
 @pytest.mark.parametrize("d", dt.FLOATS, ids=str)
