@@ -108,7 +108,7 @@ class Campaign:
         kinds.known(setup.kinds)
         self.crew: Crew = Local(setup, limits, jobs) if cluster is None else Cluster(setup, limits, cluster)
         try:
-            self.version = self.crew.version()
+            self.version, self.declared = self.crew.subject()
             self.journal = Journal(directory / JOURNAL, self._heading())
         except BaseException:
             self.crew.close()
@@ -128,7 +128,9 @@ class Campaign:
 
     def _heading(self) -> Json:
         head = self.setup.to_json()
-        return {"campaign": head | {"subject": self.version, "uops": __version__, "generator": kinds.VERSION, "batch": BATCH}}
+        head |= {"subject": self.version, "uops": __version__, "generator": kinds.VERSION, "batch": BATCH}
+        declared = self.declared.to_json()
+        return {"campaign": head if declared is None else head | {"declared": declared}}
 
     def run(self, progress: Progress | None = None) -> Summary:
         """Run to the end, or to Ctrl-C."""

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from uops.compiler.tensor import Tensor, capture
+from uops.fuzz.declared import Declared
 from uops.fuzz.generate import Case
 from uops.fuzz.values import Draw, array
 from uops.spec import dtypes as dt
@@ -58,6 +59,7 @@ class Chain:
 
     draw: Draw
     most: int
+    dtypes: tuple[DType, ...] = DTYPES
     made: list[Tensor] = field(default_factory=list)
 
     def room(self, t: Tensor) -> int:
@@ -96,7 +98,7 @@ class Chain:
             return t.flip(self.axis(t))
         if self.draw.chance(35):
             return self.draw.choice(NUMBERS)
-        d = t.dtype if self.draw.chance(80) else self.draw.choice(DTYPES)
+        d = t.dtype if self.draw.chance(80) else self.draw.choice(self.dtypes)
         cut = self.draw.integer(0, t.ndim) if self.draw.chance(30) else 0
         return self.data(d, tuple(1 if self.draw.chance(25) else n for n in t.shape[cut:]))
 
@@ -218,7 +220,7 @@ def _looked_up(c: Chain, t: Tensor) -> Tensor:
     if not _exact(t) or t.dtype is dt.bool_ or c.room(t) < 2:
         return _gathered(c, t)
     n = c.extent(33)
-    return c.data(c.draw.choice(DTYPES), (n, c.extent(min(8, c.room(t)))))[t % n]
+    return c.data(c.draw.choice(c.dtypes), (n, c.extent(min(8, c.room(t)))))[t % n]
 
 
 def _reshaped(c: Chain, t: Tensor) -> Tensor:
@@ -255,7 +257,7 @@ def _product(c: Chain, t: Tensor) -> Tensor:
     """By a matrix on either side, or by its own transpose."""
     if t.ndim > 1 and t.shape[-2] <= c.room(t) and c.draw.chance(25):
         return t @ t.transpose(-1, -2)
-    n, d = c.extent(c.room(t)), t.dtype if c.draw.chance(80) else c.draw.choice(DTYPES)
+    n, d = c.extent(c.room(t)), t.dtype if c.draw.chance(80) else c.draw.choice(c.dtypes)
     if t.ndim == 1 or c.draw.chance(70):
         return t @ c.data(d, (t.shape[-1], n) if c.draw.chance(85) else (t.shape[-1],))
     return c.data(d, (n, t.shape[-2])) @ t
@@ -287,7 +289,7 @@ def _unary(c: Chain, t: Tensor) -> Tensor:
 
 
 def _cast(c: Chain, t: Tensor) -> Tensor:
-    return t.cast(c.draw.choice(DTYPES))
+    return t.cast(c.draw.choice(c.dtypes))
 
 
 def _where(c: Chain, t: Tensor) -> Tensor:
@@ -343,10 +345,10 @@ _WEIGHTED = tuple(s for s in STEPS for _ in range(s.weight))
 _SCALARS = tuple(s for s in _WEIGHTED if not s.axes)
 
 
-def generate(draw: Draw) -> Case:
+def generate(draw: Draw, declared: Declared) -> Case:
     """A chain of two to five steps, of a few that this chain is made of (swarm), on one Tensor of data."""
-    c = Chain(draw, draw.choice(ELEMENTS))
-    t = c.data(draw.choice(DTYPES), c.shape())
+    c = Chain(draw, draw.choice(ELEMENTS), declared.of(DTYPES))
+    t = c.data(draw.choice(c.dtypes), c.shape())
     steps = [draw.choice(_WEIGHTED) for _ in range(draw.integer(1, 4))]
     for _ in range(draw.choice((2, 3, 3, 4, 5))):
         c.made.append(t)

@@ -15,7 +15,7 @@ from typing import Any
 from uops.backends.worker import Limits, Outcome
 from uops.fuzz.examine import Json, Setup
 from uops.fuzz.process import Examiner, Lost
-from uops.fuzz.work import Hand, Job, line
+from uops.fuzz.work import Hand, Job, Said, line, said
 from uops.spec.errors import UopsError
 
 #: Seconds to reach a scheduler.
@@ -49,16 +49,17 @@ class Cluster:
         self._futures: set[Any] = set()
         self._stopped = False
 
-    def version(self) -> str:
-        """Of every worker."""
+    def subject(self) -> Said:
+        """Of every worker. Raises NoCluster where they do not say the same."""
         asked = {
             w: self._client.submit(subject, self.setup, self.limits, workers=[w], pure=False, allow_other_workers=False)
             for w in self._client.nthreads()
         }
-        said = {w: str(f.result()) for w, f in asked.items()}
-        if len(set(said.values())) > 1:
-            raise NoCluster("workers differ: " + "; ".join(f"{w} has {v}" for w, v in sorted(said.items())))
-        return next(iter(said.values()))
+        every: dict[str, Said] = {w: f.result() for w, f in asked.items()}
+        if len(set(every.values())) > 1:
+            what = "version" if len({s.version for s in every.values()}) > 1 else "declared"
+            raise NoCluster("workers differ: " + "; ".join(f"{w} has {getattr(s, what)}" for w, s in sorted(every.items())))
+        return next(iter(every.values()))
 
     @contextmanager
     def hand(self) -> Iterator[Hand]:
@@ -107,9 +108,9 @@ def do(job: Job, limits: Limits) -> Json:
     return line(job, _examiner(job.setup, limits))
 
 
-def subject(setup: Setup, limits: Limits) -> str:
+def subject(setup: Setup, limits: Limits) -> Said:
     """What the subject says of itself here."""
-    return _examiner(setup, limits).version()
+    return said(_examiner(setup, limits))
 
 
 def _examiner(setup: Setup, limits: Limits) -> Examiner:

@@ -144,12 +144,14 @@ class Bench:
         kinds.known(setup.kinds)
         self.subject = Subject(setup.backend, setup.options)
         self.against = Subject(setup.against) if setup.against else None
+        #: What cases are drawn from.
+        self.declared = self.subject.declared.both(self.against.declared) if self.against else self.subject.declared
         self.oracles = oracles.chosen(setup.oracles, self.subject, self.against)
         #: Whether several cases are examined faster at once.
         self.together = self.subject.target is not None and self.subject.target.joins
 
     def sample(self, k: int) -> Sample:
-        return kinds.sample(self.setup.seed, k, self.setup.kinds)
+        return kinds.sample(self.setup.seed, k, self.setup.kinds, self.declared)
 
     def seed(self, k: int) -> int:
         """What the oracles' own choices for case `k` depend on."""

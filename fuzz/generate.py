@@ -16,6 +16,7 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from uops.fuzz.declared import EVERYTHING, Declared
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.effects import sink_root
 from uops.fuzz.producers import FEATURES, LEAVES, PRODUCERS, Producer
@@ -42,7 +43,7 @@ class Case(NamedTuple):
 
 @dataclass
 class Maker:
-    """The state of one graph's making."""
+    """The state of one graph's making. Of `dtypes`, `producers` and `leaves` those are used that are `declared`."""
 
     draw: Draw
     max_elements: int
@@ -53,6 +54,14 @@ class Maker:
     inside: list[UOp] | None = None  # the Params of the Function body being made, None at the top
     fresh: int = 0
     leaves: tuple[Producer, ...] = field(default_factory=lambda: LEAVES)
+    declared: Declared = EVERYTHING
+
+    def __post_init__(self) -> None:
+        if not self.declared.everything:
+            self.dtypes = self.declared.of(self.dtypes)
+            self.producers = self.declared.among(self.producers)
+            leaves = self.declared.among(self.leaves)
+            self.leaves = leaves if any(p.always for p in leaves) else self.leaves
 
     def value(self, d: DType, shape: Shape, budget: int) -> UOp:
         """A value of exactly this dtype and shape from about `budget` nodes."""
@@ -123,18 +132,18 @@ class Maker:
 
 def generate(
     draw: Draw, *, nodes: int = 12, max_elements: int = 1000, dtypes: tuple[DType, ...] = dt.STORABLE, swarm: bool = True,
-    features: frozenset[str] = FEATURES, first: frozenset[str] = frozenset(),
+    features: frozenset[str] = FEATURES, first: frozenset[str] = frozenset(), declared: Declared = EVERYTHING,
 ) -> Case:  # fmt: skip
-    """One case of about `nodes` nodes; a pure function of `draw`'s choices and of `features`, the producers that may be used. With
-    `first`, one of these makes the root."""
+    """One case of about `nodes` nodes; a pure function of `draw`'s choices, of `features`, the producers that may be used, and of
+    what is `declared`. With `first`, one of these makes the root."""
     allowed = [p for p in PRODUCERS if p.name in features]
     producers = tuple(p for p in allowed if not swarm or p.always or draw.chance(60))
-    m = Maker(draw, max_elements, dtypes, producers)
-    d, shape = draw.choice(dtypes), m.shape(max_elements)
-    tops = [p for p in PRODUCERS if p.name in first and p.admits(m, d, shape, nodes)]
+    m = Maker(draw, max_elements, dtypes, producers, declared=declared)
+    d, shape = draw.choice(m.dtypes), m.shape(max_elements)
+    tops = [p for p in declared.among(PRODUCERS) if p.name in first and p.admits(m, d, shape, nodes)]
     root = draw.choice(tops).make(m, d, shape, nodes - 1) if tops else m.value(d, shape, nodes)
     if draw.chance(5):
-        other = m.value(draw.choice(dtypes), m.shape(max_elements), 2)
+        other = m.value(draw.choice(m.dtypes), m.shape(max_elements), 2)
         root = b.tuple_(root, other)
     if "sink" in features and draw.chance(5):
         root = sink_root(m, list(root.src) if root.op is Op.TUPLE else [root])

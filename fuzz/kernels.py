@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from uops.fuzz.declared import Declared
 from uops.fuzz.generate import Case
 from uops.fuzz.values import Draw, array
 from uops.spec import build as b
@@ -69,10 +70,10 @@ class _Kernel:
         return b.buffer(size, self.dtype, addrspace=AddrSpace.LOCAL, unique=self.uniques)
 
 
-def generate(draw: Draw) -> Case:
+def generate(draw: Draw, declared: Declared) -> Case:
     """A launch of one or two kernels."""
     inputs: dict[str, Any] = {}
-    d = draw.choice(DTYPES)
+    d = draw.choice(declared.of(DTYPES))
     memories = []
     for unique in range(1, draw.integer(2, 3) + 1):
         size = draw.choice((4, 8, 12, 16, 24))

@@ -1,8 +1,9 @@
 """What a campaign draws: the kinds of programs, and case k of a seed.
 
-`sample(seed, k, kinds)` is a pure function of its arguments and of VERSION (and of NumPy, whose generators fill the arrays, and for
-the kind `rules` of the compiler's rules), so that any case of a campaign can be made again alone. A kind says of which dialect its
-programs are; oracles say which they judge.
+`sample(seed, k, kinds, declared)` is a pure function of its arguments and of VERSION (and of NumPy, whose generators fill the
+arrays, and for the kind `rules` of the compiler's rules), so that any case of a campaign can be made again alone. A kind says of
+which dialect its programs are; oracles say which they judge. `declared` says of what dtypes and rows TENSOR programs are made: a
+backend that has few is asked for those.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from uops.backends.answer import leaves
 from uops.fuzz import bestiary, chains, kernels, laws, programs
 from uops.fuzz.corpus import OF_BESTIARY
+from uops.fuzz.declared import EVERYTHING, Declared
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import Case, Maker, generate
 from uops.fuzz.producers import ELEMENTWISE, FEATURES, PRODUCERS
@@ -29,7 +31,7 @@ from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.record import dataclass
 
-#: Changes whenever some (seed, k, kinds) gives another case.
+#: Changes whenever some (seed, k, kinds, declared) gives another case.
 VERSION = 12
 #: Nodes and elements of one graph, small ones more often: most bugs need little, and little runs fast.
 NODES = (2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12, 16)
@@ -40,6 +42,8 @@ MULTIPLE = frozenset({"shards", "everywhere"})
 BODIES = frozenset({"function", "call"})
 #: Of which a Reduce is drawn, and how often: what compilers have closed forms and memory of their own for.
 REDUCES = {"reduce_add": 1, "reduce_max": 1, "reduce_mul": 1, "selected": 3, "crossed": 2}
+#: How often a program is drawn, until every cell of it is declared.
+TRIES = 32
 #: Of which single ops are drawn: conversions have the most cases.
 _SINGLE = (*ELEMENTWISE, *(p for p in PRODUCERS if p.name in ("cast", "folded", "indices") for _ in range(2)))
 
@@ -65,29 +69,32 @@ class Kind:
     name: str
     what: str
     dialect: Dialect
-    make: Callable[[Draw], Case]
+    make: Callable[[Draw, Declared], Case]
     weight: int = 1
 
 
-def _tensor(features: frozenset[str]) -> Callable[[Draw], Case]:
-    def make(draw: Draw) -> Case:
-        return generate(draw, nodes=draw.choice(NODES), max_elements=draw.choice(ELEMENTS), features=features)
+def _tensor(features: frozenset[str]) -> Callable[[Draw, Declared], Case]:
+    def make(draw: Draw, declared: Declared) -> Case:
+        nodes, most = draw.choice(NODES), draw.choice(ELEMENTS)
+        return generate(draw, nodes=nodes, max_elements=most, features=features, declared=declared)
 
     return make
 
 
-def _bodies(draw: Draw) -> Case:
+def _bodies(draw: Draw, declared: Declared) -> Case:
     """The root is made by a Function or a Call, whose body may have others."""
-    return generate(draw, nodes=draw.integer(4, 14), max_elements=draw.choice(ELEMENTS), features=FEATURES - MULTIPLE, first=BODIES)
+    nodes, most = draw.integer(4, 14), draw.choice(ELEMENTS)
+    return generate(draw, nodes=nodes, max_elements=most, features=FEATURES - MULTIPLE, first=BODIES, declared=declared)
 
 
-def _reduces(draw: Draw) -> Case:
+def _reduces(draw: Draw, declared: Declared) -> Case:
     """A Reduce, or what movement ops make of one."""
-    m = Maker(draw, draw.choice((16, 64, 200, 400)), dt.STORABLE, tuple(p for p in PRODUCERS if p.name in FEATURES - MULTIPLE))
+    producers = tuple(p for p in PRODUCERS if p.name in FEATURES - MULTIPLE)
+    m = Maker(draw, draw.choice((16, 64, 200, 400)), dt.STORABLE, producers, declared=declared)
     d, shape = draw.choice(m.dtypes), m.shape(64)
     budget = draw.integer(2, 5)
-    fitting = [p for p in PRODUCERS for _ in range(REDUCES.get(p.name, 0)) if p.admits(m, d, shape, budget)]
-    below = draw.choice(fitting).make(m, d, shape, budget)
+    fitting = [p for p in declared.among(PRODUCERS) for _ in range(REDUCES.get(p.name, 0)) if p.admits(m, d, shape, budget)]
+    below = draw.choice(fitting).make(m, d, shape, budget) if fitting else m.value(d, shape, budget)
     if draw.chance(50):
         below = b.permute(below, tuple(range(len(shape)))[1:] + (0,) * bool(shape))
         m.made.setdefault((d, tuple(below.shape)), []).append(below)
@@ -109,19 +116,21 @@ class _Meeting(Maker):
         return self.given(d, from_bits(bits, d).reshape((-1, 1) if self.operands == 1 else (1, -1)))
 
 
-def _ops(draw: Draw) -> Case:
+def _ops(draw: Draw, declared: Declared) -> Case:
     """Values side by side, of an op or two each; sometimes one of every two operands that are a case of their own."""
-    m = Maker(draw, 64, dt.STORABLE, _SINGLE)
+    m = Maker(draw, 64, dt.STORABLE, _SINGLE, declared=declared)
     shape = (m.extent(64),) if draw.chance(70) else ()
     values = [m.value(draw.choice(m.dtypes), shape, draw.integer(2, 3)) for _ in range(draw.integer(2, 6))]
     if draw.chance(30):
-        meeting = _Meeting(draw, 64, dt.STORABLE, ELEMENTWISE, m.inputs, fresh=m.fresh)
-        d = draw.choice((*m.dtypes, dt.bool_, dt.bool_, dt.bool_))
-        values.append(draw.choice([p for p in ELEMENTWISE if p.admits(meeting, d, (1,), 2)]).make(meeting, d, (1,), 2))
+        meeting = _Meeting(draw, 64, dt.STORABLE, ELEMENTWISE, m.inputs, fresh=m.fresh, declared=declared)
+        d = draw.choice((*m.dtypes, *declared.of((dt.bool_, dt.bool_, dt.bool_))))
+        if fitting := [p for p in meeting.producers if p.admits(meeting, d, (1,), 2)]:
+            values.append(draw.choice(fitting).make(meeting, d, (1,), 2))
     return Case(b.tuple_(*values), m.inputs)
 
 
-def _bestiary(draw: Draw) -> Case:
+def _bestiary(draw: Draw, declared: Declared) -> Case:
+    """What the backend declares is of the first document."""
     return bestiary.generate(draw, draw.choice(tuple(bestiary.FAMILIES)))
 
 
@@ -144,16 +153,19 @@ KINDS: dict[str, Kind] = {k.name: k for k in (
 DEFAULT = ("tensor",)
 
 
-def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT) -> Sample:
+def sample(seed: int, k: int, kinds: Sequence[str] = DEFAULT, declared: Declared = EVERYTHING) -> Sample:
     """Case `k` of `seed`. Raises UnknownKind."""
     draw = SeededDraw(number(VERSION, seed, k, *kinds))
-    return made(draw.choice(_weighted(kinds)), draw)
+    return made(draw.choice(_weighted(kinds)), draw, declared)
 
 
-def made(kind: Kind, draw: Draw) -> Sample:
-    """A sample of the kind; a function of the choices of `draw`."""
-    graph, inputs = kind.make(draw)
-    return Sample(kind.name, graph, taken(graph, inputs))
+def made(kind: Kind, draw: Draw, declared: Declared = EVERYTHING) -> Sample:
+    """A sample of the kind; a function of the choices of `draw`. Of TENSOR programs the first of what is declared, of TRIES."""
+    tries = (kind.make(draw, declared) for _ in range(TRIES))
+    found = first = next(tries)
+    if kind.dialect is Dialect.TENSOR and not declared.holds(first.graph):
+        found = next((c for c in tries if declared.holds(c.graph)), first)
+    return Sample(kind.name, found.graph, taken(*found))
 
 
 def taken(graph: UOp, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import functools
 import math
 import random
+from collections.abc import Iterator
 
 from uops.compiler import pipeline  # noqa: F401 - loads the modules that hold rules
 from uops.compiler.pattern import Pattern, TypeVar, instantiate, variables
 from uops.compiler.rewrite import Rule
 from uops.compiler.rules import INDEXING, VALUES
+from uops.fuzz.declared import Declared
 from uops.fuzz.generate import Case, Maker
 from uops.fuzz.positions import filled, index_value, with_rest
 from uops.fuzz.producers import PRODUCERS
@@ -35,21 +37,43 @@ _BITWISE = SHIFT | {Op.AND, Op.OR, Op.XOR}
 Types = tuple[tuple[str, DType], ...]
 
 
-def generate(draw: Draw) -> Case:
+def generate(draw: Draw, declared: Declared) -> Case:
     """The left sides of several rules, side by side."""
-    m = Maker(draw, 64, dt.STORABLE, PRODUCERS)
+    m = Maker(draw, 64, dt.STORABLE, PRODUCERS, declared=declared)
     shape = (m.extent(40),) if draw.chance(80) else ()
-    found = [_left_side(m, draw.choice(RULES), shape) for _ in range(draw.integer(3, 6))]
+    rules = RULES if declared.everything else _of(declared)
+    found = [_left_side(m, draw.choice(rules), shape) for _ in range(draw.integer(3, 6))]
     return Case(b.tuple_(*found), m.inputs)
 
 
 def _left_side(m: Maker, rule: Rule, shape: tuple[int, ...]) -> UOp:
-    types = m.draw.choice(typings(rule))
+    types = m.draw.choice(_declared(m.declared, typings(rule)))
     known = variables(rule.lhs)
     binding = {name: _leaf(m, known[name], d, shape) if name in known else d for name, d in types}
     u = instantiate(rule.lhs, binding, next((d for _, d in types), dt.int32))
     u = b.cast(u, dt.int64) if u.dtype is dt.index else u
     return u if u.shape == shape else filled(u, shape)
+
+
+@functools.lru_cache(8)
+def _of(declared: Declared) -> tuple[Rule, ...]:
+    """The rules whose left sides may be drawn; all of them where none may."""
+    return tuple(r for r in RULES if declared.has(_ops(r.lhs))) or RULES
+
+
+def _ops(p: Pattern) -> Iterator[Op]:
+    if p.op is not None:
+        yield p.op
+    for q in p.src:
+        yield from _ops(q)
+
+
+def _declared(declared: Declared, found: tuple[Types, ...]) -> tuple[Types, ...]:
+    """Those whose dtypes are; all of them where none are."""
+    if declared.everything:
+        return found
+    known = (dt.index, *declared.dtypes)
+    return tuple(types for types in found if all(d in known for _, d in types)) or found
 
 
 def _leaf(m: Maker, p: Pattern, d: DType, shape: tuple[int, ...]) -> UOp:

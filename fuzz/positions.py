@@ -53,7 +53,7 @@ def _along(m: Maker, shape: Shape, axis: int, d: DType) -> UOp:
     if d is dt.index:  # of which bounds are known that leave room (R08)
         found = b.cast(_ramp(shape[axis], dt.int16), d)
     else:
-        found = b.cast(_ramp(shape[axis], m.draw.choice((dt.int32, dt.int64))), m.draw.choice((d, d, dt.int32)))
+        found = b.cast(_ramp(shape[axis], m.draw.choice(m.declared.of((dt.int32, dt.int64)))), m.draw.choice((d, d, dt.int32)))
     step, start = m.draw.choice(_STEPS), m.draw.choice(_STARTS)
     found = found if step == 1 else b.mul(found, b.const(step, found.dtype))
     found = found if start == 0 else b.add(found, b.const(start, found.dtype))
@@ -94,13 +94,13 @@ def _condition(m: Maker, full: Shape) -> UOp:
     """The position along the first axis against another integer; sometimes two floats, NaNs among them: of data that do not depend
     on it, or of functions of a position."""
     if m.draw.chance(20):
-        d = m.draw.choice(dt.FLOATS)
+        d = m.draw.choice(m.declared.of(dt.FLOATS))
         if m.draw.chance(75):
             return UOp(m.draw.choice(COMPARISONS), (_function(m, full, d), _function(m, full, d)))
         shape = (1, *full[1:])
         other = m.value(d, shape, 1) if m.inside is not None else m.given(d, array(m.draw, d, shape, "special"))
         return UOp(m.draw.choice(COMPARISONS), (m.value(d, shape, 1), other))
-    d = m.draw.choice((dt.int32, dt.int32, dt.int8, dt.uint8, dt.int16, dt.int64))
+    d = m.draw.choice(m.declared.of((dt.int32, dt.int32, dt.int8, dt.uint8, dt.int16, dt.int64)))
     mine, others = _along(m, full, 0, d), [k for k in _axes(full) if k]
     if others and 0 not in full and m.draw.chance(50):
         other = _along(m, full, m.draw.choice(others), d)
@@ -142,7 +142,7 @@ def index_value(m: Maker, shape: Shape) -> UOp:
         return filled(m.variable(lo, lo + m.draw.integer(0, 9)), shape)
     if _axes(shape) and 0 not in shape and m.draw.chance(30):
         return _along(m, shape, m.draw.choice(_axes(shape)), dt.index)
-    return b.cast(m.param(m.draw.choice(_SMALL), shape), dt.index)
+    return b.cast(m.param(m.draw.choice(m.declared.of(_SMALL)), shape), dt.index)
 
 
 def _scaled(m: Maker, shape: Shape, e: UOp) -> UOp:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from uops.backends.serve import Frame
 from uops.backends.worker import Limits, Outcome, Process, how_ended
+from uops.fuzz.declared import EVERYTHING, Declared
 from uops.fuzz.examine import MACHINE_CODE, Json, Place, Setup, Triaged, made_of
 from uops.fuzz.kinds import Sample
 from uops.fuzz.oracles import GENERATOR, PROCESS
@@ -41,8 +42,10 @@ class _Serving(Process):
 
     module: ClassVar[str] = "uops.fuzz.serve"
     compiler = together = False
+    declared = EVERYTHING
 
     def greeted(self, greeting: Mapping[str, Any]) -> None:
+        self.declared = Declared.of_json(greeting["declared"])
         self.compiler, self.together = greeting["compiler"], greeting["together"]
         self._pids = [self._popen.pid, greeting["pid"]]
 
@@ -120,6 +123,10 @@ class Examiner:
     def version(self) -> str:
         """What the subject says of itself. Raises BrokenBackend."""
         return self._ready().version
+
+    def declared(self) -> Declared:
+        """What cases are drawn from: what the subject declares, and the second backend. Raises BrokenBackend."""
+        return self._ready().declared
 
     def batch(self, first: int, stop: int) -> Batch:
         """Cases [first, stop)."""

@@ -36,6 +36,20 @@ class Producer:
     make: Make
     always: bool = False
 
+    @property
+    def needs(self) -> tuple[Op, ...]:
+        """The ops that it always uses: the one of its name, or those of `_NEEDS`."""
+        op = Op.__members__.get(self.name.upper())
+        return _NEEDS.get(self.name, ()) if op is None else (op,)
+
+
+#: Of producers that have not the name of an op.
+_NEEDS: dict[str, tuple[Op, ...]] = {
+    "choices": (Op.WHERE,), "selected": (Op.WHERE, Op.REDUCE), "crossed": (Op.REDUCE,), "indices": (Op.CAST,),
+    "reduce_add": (Op.REDUCE,), "reduce_mul": (Op.REDUCE,), "reduce_max": (Op.REDUCE,), "sequence": (Op.REDUCE, Op.PAD, Op.CAST),
+    "variable": (Op.PARAM,), "assign": (Op.STORE, Op.AFTER), "shards": (Op.COPY,), "everywhere": (Op.COPY,),
+}  # fmt: skip
+
 
 # --------------------------------------------------------------------------------------------------------- elementwise
 
@@ -69,7 +83,7 @@ def _alu(op: Op, arity: int, kinds: str) -> Producer:
 
 def _shift(op: Op) -> Producer:
     def make(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-        count = d if m.draw.chance(50) else m.draw.choice(dt.INTS)
+        count = d if m.draw.chance(50) else m.draw.choice(m.declared.of(dt.INTS))
         if m.draw.chance(25):
             return UOp(op, (m.value(d, shape, budget - 1), _count_near(m, count, d.bits, shape)))
         return UOp(op, tuple(_operands(m, [d, count], shape, budget)))
@@ -112,7 +126,7 @@ def _make_where(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 def _make_condition(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     """A comparison of integers, sometimes of a value with itself; and what is made of one condition twice."""
-    kind = m.draw.choice(dt.INTS)
+    kind = m.draw.choice(m.declared.of(dt.INTS))
     if m.draw.chance(20):
         operands = [m.value(kind, shape, budget)] * 2
     else:
@@ -230,7 +244,7 @@ def _positions(m: Maker, count: int, n: int) -> UOp:
     """A vector of `count` positions below `n`: constants, or run-time integers brought into range."""
     if 0 < count <= 8 and m.draw.chance(50):
         return b.stack(*(b.index(m.draw.integer(0, n - 1)) for _ in range(count)))
-    raw = b.cast(m.param(m.draw.choice(dt.INTS), (count,)), dt.index)
+    raw = b.cast(m.param(m.draw.choice(m.declared.of(dt.INTS)), (count,)), dt.index)
     return UOp(Op.MOD, (raw, b.index(n)))
 
 
@@ -241,12 +255,12 @@ def _make_stack(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 def _bitcast_source(m: Maker, d: DType, shape: Shape) -> tuple[DType, Shape]:
     options: list[tuple[DType, Shape]] = []
-    for k in dt.STORABLE:
+    for k in m.declared.of(dt.STORABLE):
         if k.bits == d.bits:
             options.append((k, shape))
         elif shape and shape[-1] * d.itemsize % k.itemsize == 0 and shape[-1] * d.itemsize // k.itemsize <= 64:
             options.append((k, (*shape[:-1], shape[-1] * d.itemsize // k.itemsize)))
-    return m.draw.choice(options)
+    return m.draw.choice(options or [(d, shape)])
 
 
 def _make_bitcast(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
@@ -258,7 +272,8 @@ def _make_bitcast(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 def _make_slice(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     """A window of a buffer, aligned to the new dtype (R46)."""
-    kind = m.draw.choice([k for k in dt.STORABLE if k.itemsize <= d.itemsize and (k is not dt.bool_ or d is dt.bool_)])
+    smaller = tuple(k for k in dt.STORABLE if k.itemsize <= d.itemsize and (k is not dt.bool_ or d is dt.bool_))
+    kind = m.draw.choice(m.declared.of(smaller))
     unit = d.itemsize // kind.itemsize
     before, size = m.draw.integer(0, 3), math.prod(shape)
     buf = effects.buffer(m, kind, (before + size + m.draw.integer(0, 2)) * unit)

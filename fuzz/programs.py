@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from uops.fuzz.declared import EVERYTHING, Declared
 from uops.fuzz.generate import Case, Maker
 from uops.fuzz.producers import FEATURES, PRODUCERS
 from uops.fuzz.values import Draw, array
@@ -26,7 +27,6 @@ _VALUES = FEATURES - {"assign", "call", "group", "shards", "everywhere", "sink",
 _DTYPES = (dt.float32, dt.int32, dt.uint8, dt.float16, dt.int64, dt.bool_, dt.bfloat16, dt.float64)
 #: What `view` makes of a part of a memory.
 _VIEWS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP})
-_NUMBERS = tuple(d for d in _DTYPES if d is not dt.bool_)
 
 
 @dataclass
@@ -42,15 +42,15 @@ class _Memory:
 class Program:
     """Statements one after the other; `root` is the program of those so far."""
 
-    def __init__(self, draw: Draw, most: int) -> None:
+    def __init__(self, draw: Draw, most: int, declared: Declared = EVERYTHING) -> None:
         producers = tuple(p for p in PRODUCERS if p.name in _VALUES and (p.always or draw.chance(60)))
         self.draw = draw
-        self.m = Maker(draw, most, _DTYPES, producers)
+        self.m = Maker(draw, most, _DTYPES, producers, declared=declared)
         self.memories = [self._memory(most) for _ in range(draw.integer(1, 3))]
         self.values: list[UOp] = []
 
     def _memory(self, most: int) -> _Memory:
-        d, size = self.draw.choice(_DTYPES), self.m.extent(most) * self.draw.integer(1, 3)
+        d, size = self.draw.choice(self.m.dtypes), self.m.extent(most) * self.draw.integer(1, 3)
         unique = 1000 + self.m.slot()
         self.m.inputs[f"b{unique}"] = array(self.draw, d, (size,), self.draw.choice(("small", "small", "edge")))
         return _Memory(b.buffer(size, d, unique=unique), d, size)
@@ -58,7 +58,8 @@ class Program:
     def view(self, x: _Memory) -> UOp:
         """A reference to the memory or to a part of it, sometimes as of another dtype."""
         found = x.now
-        others = [d for d in _NUMBERS if d is not x.dtype and x.size * x.dtype.itemsize % d.itemsize == 0]
+        fitting = (d for d in self.m.dtypes if d is not x.dtype and x.size * x.dtype.itemsize % d.itemsize == 0)
+        others = [d for d in fitting if d is not dt.bool_]
         if others and x.dtype is not dt.bool_ and self.draw.chance(15):
             found = b.bitcast(found, self.draw.choice(others))
         size = found.shape[0]
@@ -114,7 +115,7 @@ class Program:
 
     def compute(self) -> None:
         """A value that several later ones may share."""
-        d = self.draw.choice(_DTYPES)
+        d = self.draw.choice(self.m.dtypes)
         v = self.m.value(d, self.m.shape(self.m.max_elements), self.draw.integer(2, 6))
         self.values.append(b.contiguous(v) if self.draw.chance(40) else v)
 
@@ -136,9 +137,9 @@ def _on(view: UOp, old: UOp, new: UOp) -> UOp:
     return view.replace(src=(_on(view.src[0], old, new), *view.src[1:]))
 
 
-def program(draw: Draw) -> Case:
+def program(draw: Draw, declared: Declared) -> Case:
     """Two to eight statements on one to three Buffers."""
-    p = Program(draw, draw.choice((4, 8, 16, 32)))
+    p = Program(draw, draw.choice((4, 8, 16, 32)), declared)
     for _ in range(draw.integer(2, 8)):
         draw.choice((p.read, p.write, p.write, p.compute))()
     return Case(p.root(), p.m.inputs)
@@ -153,8 +154,8 @@ _BINARY = (b.add, b.mul, b.maximum, b.sub)
 class _Symbolic:
     """Values whose extents are variables, constants, or their sums and products."""
 
-    def __init__(self, draw: Draw) -> None:
-        self.draw = draw
+    def __init__(self, draw: Draw, declared: Declared) -> None:
+        self.draw, self.declared = draw, declared
         self.inputs: dict[str, Any] = {}
         self.slots = 0
         names = ("n", "m")[: draw.integer(1, 2)]
@@ -179,7 +180,7 @@ class _Symbolic:
         return x + y if d.op is Op.ADD else x * y
 
     def param(self, shape: list[Dim], d: DType | None = None) -> UOp:
-        dtype = d or self.draw.choice((dt.float32, dt.int32, dt.float32, dt.int16, dt.float16))
+        dtype = d or self.draw.choice(self.declared.of((dt.float32, dt.int32, dt.float32, dt.int16, dt.float16)))
         p = b.param(self.slots, shape, dtype)
         self.inputs[f"p{self.slots}"] = array(self.draw, dtype, tuple(self.extent(n) for n in shape), "small")
         self.slots += 1
@@ -243,9 +244,9 @@ def _plus(n: Dim, k: Dim) -> Dim:
     return b.add(n, k) if isinstance(n, UOp) or isinstance(k, UOp) else n + k
 
 
-def symbolic(draw: Draw) -> Case:
+def symbolic(draw: Draw, declared: Declared) -> Case:
     """One to eight ops on values of symbolic shape."""
-    s = _Symbolic(draw)
+    s = _Symbolic(draw, declared)
     for _ in range(draw.integer(1, 8)):
         s.step()
     return Case(s.value, s.inputs)

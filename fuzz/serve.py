@@ -1,9 +1,9 @@
 """The processes in which cases are made and judged; `uops.fuzz.process` is the other side.
 
 Started as `python -m uops.fuzz.serve READ WRITE`, two inherited pipe ends; frames as in `uops.backends.serve`. The first frame is
-{setup, memory, path}. This process imports what is needed and serves by a child, which greets with {ready, compiler, together,
-pid}; when a child ends, another one takes its place after {died: status}, which costs a tenth of a new process. A child answers,
-one at a time:
+{setup, memory, path}. This process imports what is needed and serves by a child, which greets with {ready, declared, compiler,
+together, pid}; when a child ends, another one takes its place after {died: status}, which costs a tenth of a new process. A child
+answers, one at a time:
 
     {do: batch, first, stop, skip, together} {at: k} before work on a case, and {batch: what they gave}; `together`: several at once
     {do: case, k}                      {oracle} before each oracle, and {case: its finding}
@@ -114,9 +114,9 @@ class Server:
         except Exception as e:
             self.tell({"broken": f"{type(e).__name__}: {e}"})
             return
-        compiler = self.bench.subject.target is not None
-        version, pid = self.bench.subject.backend.version(), os.getpid()
-        self.tell({"ready": version, "compiler": compiler, "together": self.bench.together, "pid": pid})
+        subject = self.bench.subject
+        self.tell({"ready": subject.backend.version(), "declared": self.bench.declared.to_json(), "pid": os.getpid(),
+                   "compiler": subject.target is not None, "together": self.bench.together})  # fmt: skip
         while (request := read_frame(requests)) is not None:
             header, body = request
             getattr(self, f"do_{header['do']}")(header, body)

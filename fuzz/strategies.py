@@ -9,18 +9,23 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 try:
+    from hypothesis import assume
     from hypothesis import strategies as st
 except ImportError as e:
     raise ImportError("uops.fuzz.strategies needs hypothesis: pip install 'uops[fuzz]'", name="hypothesis") from e
 
 from uops.backends.answer import leaves
+from uops.backends.contract import Capabilities
 from uops.fuzz import generate, kinds, reproducer
+from uops.fuzz.declared import Declared
 from uops.fuzz.values import array
 from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 
 T = TypeVar("T")
+_EVERYTHING = Capabilities()
 
 
 class HypothesisDraw:
@@ -66,17 +71,20 @@ class Sample(kinds.Sample):
 
 
 @st.composite
-def cases(draw: Any, /, max_nodes: int = 12, **options: Any) -> Case:
-    """Well-typed TENSOR graphs with inputs. `options` are those of `uops.fuzz.generate.generate`:
+def cases(draw: Any, /, max_nodes: int = 12, capabilities: Capabilities = _EVERYTHING, **options: Any) -> Case:
+    """Well-typed TENSOR graphs with inputs, of the dtypes and rows of `capabilities` alone. `options` are those of
+    `uops.fuzz.generate.generate`:
 
     - `dtypes`: of the root's values, and of operands whose dtype their op leaves open. It is no bound on the graph: conditions are
-      bool, and counts of shifts, sources of Casts and Bitcasts, positions and what is in memory may have any dtype. A test of what
-      takes few dtypes looks at those in `toposort(case.graph)` and leaves out the rest.
+      bool, and counts of shifts, sources of Casts and Bitcasts, positions and what is in memory may have any dtype. The `dtypes` of
+      `capabilities` are one.
     - `features`: the names of the producers that may be used (`uops.fuzz.producers.FEATURES` has all).
     - `max_elements`: of any one value.
     """
-    source = HypothesisDraw(draw)
-    return Case(*generate.generate(source, nodes=source.integer(1, max_nodes), **options))
+    source, declared = HypothesisDraw(draw), Declared.by(capabilities)
+    found = generate.generate(source, nodes=source.integer(1, max_nodes), declared=declared, **options)
+    assume(declared.holds(found.graph))
+    return Case(*found)
 
 
 @st.composite
@@ -89,9 +97,13 @@ def arrays(draw: Any, /, dtype: DType | None = None, max_side: int = 5, max_rank
 
 
 @st.composite
-def samples(draw: Any, /, kind: str = "tensor") -> Sample:
-    """Programs of a kind of campaigns (`uops.fuzz.kinds.KINDS`), with inputs."""
-    return Sample(*kinds.made(kinds.known((kind,))[0], HypothesisDraw(draw)))
+def samples(draw: Any, /, kind: str = "tensor", capabilities: Capabilities = _EVERYTHING) -> Sample:
+    """Programs of a kind of campaigns (`uops.fuzz.kinds.KINDS`), with inputs; TENSOR ones of the dtypes and rows of `capabilities`
+    alone."""
+    (known,), declared = kinds.known((kind,)), Declared.by(capabilities)
+    found = kinds.made(known, HypothesisDraw(draw), declared)
+    assume(known.dialect is not Dialect.TENSOR or declared.holds(found.graph))
+    return Sample(*found)
 
 
 __all__ = ["Case", "HypothesisDraw", "Sample", "arrays", "cases", "samples"]

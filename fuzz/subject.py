@@ -3,8 +3,8 @@
 Takes: a backend's name and options, and programs with inputs. Gives: the outputs of a run, or the `Fault` that it is. A target of
 the compiler is driven past its runtime's cache: every program is compiled anew, with every buffer between guard pages.
 
-A refusal (CompileError, Unsupported) is no fault where a program is on several devices, or the backend no target of our compiler:
-it raises `Refused`, which campaigns count.
+A refusal (CompileError, Unsupported) is no fault where a program is on several devices or not of what the backend declares, or the
+backend no target of our compiler: it raises `Refused`, which campaigns count.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from uops.backends.contract import Backend, CompilerBackend
 from uops.backends.guard import GuardedProgram, Side
 from uops.compiler.config import Config
 from uops.compiler.target import Kernel, Target
+from uops.fuzz.declared import Declared
 from uops.fuzz.stages import Fault, Outputs, outside
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
 from uops.spec.node import UOp, toposort
@@ -122,7 +123,7 @@ class Subject:
     def __init__(self, name: str, options: Mapping[str, Any] | None = None) -> None:
         self.name = name
         self.backend: Backend = registry.get(name, **(FAST.get(name, {}) if options is None else options))
-        self.capabilities = registry.declared(name, self.backend)
+        self.declared = Declared.by(registry.declared(name, self.backend))
         #: What the compiler compiles for, of a backend that is a target of it.
         self.target = Kept(self.backend.target) if isinstance(self.backend, CompilerBackend) else None
 
@@ -138,7 +139,8 @@ class Subject:
 
     def may_refuse(self, graph: UOp) -> bool:
         """Whether it may say that it does not have what the graph needs."""
-        return self.target is None or any(isinstance(u.device, tuple) for u in toposort(graph))
+        several = any(isinstance(u.device, tuple) for u in toposort(graph))
+        return self.target is None or several or not self.declared.holds(graph)
 
 
 def judged(subject: Subject, expected: Expectation, run: Callable[[], Result]) -> tuple[Outputs, Fault | None]:

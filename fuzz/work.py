@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from uops import __version__
 from uops.backends.worker import Limits
 from uops.fuzz import kinds
+from uops.fuzz.declared import Declared
 from uops.fuzz.examine import Json, Setup, Triaged
 from uops.fuzz.oracles import GENERATOR
 from uops.fuzz.process import Examiner
@@ -41,6 +42,13 @@ class Job:
     start: int = 0
 
 
+class Said(NamedTuple):
+    """What a subject says of itself, and what its cases are drawn from."""
+
+    version: str
+    declared: Declared
+
+
 class Hand(Protocol):
     """Does jobs, one at a time. Raises Lost where the crew was stopped."""
 
@@ -57,8 +65,8 @@ class Crew(Protocol):
         """Processes that were lost."""
         ...
 
-    def version(self) -> str:
-        """What the subject says of itself. Raises BrokenBackend."""
+    def subject(self) -> Said:
+        """Raises BrokenBackend."""
         ...
 
     def hand(self) -> AbstractContextManager[Hand]:
@@ -86,29 +94,29 @@ def _batch(job: Job, examiner: Examiner) -> Json:
             "findings": found.findings, "seconds": round(time.monotonic() - began, 3)}  # fmt: skip
 
 
-def _drawn(job: Job) -> tuple[kinds.Sample, int]:
-    """The case, and what the oracles' choices for it depend on."""
-    return kinds.sample(job.setup.seed, job.number, job.setup.kinds), kinds.number(job.setup.seed, job.number)
+def drawn(examiner: Examiner, setup: Setup, k: int) -> tuple[kinds.Sample, int]:
+    """Case `k`, and what the oracles' choices for it depend on."""
+    return kinds.sample(setup.seed, k, setup.kinds, examiner.declared()), kinds.number(setup.seed, k)
 
 
 def _triaged(job: Job, examiner: Examiner) -> Json:
     if job.oracle == GENERATOR:  # there is no case to draw here
         found = examiner.generator(job.number)
     else:
-        found = examiner.triage(*settled(examiner, *_drawn(job), job.oracle))
+        found = examiner.triage(*settled(examiner, *drawn(examiner, job.setup, job.number), job.oracle))
     return {"k": job.number, "triaged": found and found.to_json()}
 
 
-def settled(examiner: Examiner, drawn: kinds.Sample, seed: int, oracle: str) -> tuple[kinds.Sample, int, str]:
+def settled(examiner: Examiner, case: kinds.Sample, seed: int, oracle: str) -> tuple[kinds.Sample, int, str]:
     """What triage is asked: a sample that holds what the oracle drew, the seed, and who judges it."""
-    sample, judge = examiner.settle(drawn, seed, oracle)
+    sample, judge = examiner.settle(case, seed, oracle)
     return sample, seed, judge
 
 
 def _reduced(job: Job, examiner: Examiner) -> Json:
     assert job.first is not None
     first = Triaged.of(job.first)
-    sample, seed, _ = settled(examiner, *_drawn(job), job.oracle)
+    sample, seed, _ = settled(examiner, *drawn(examiner, job.setup, job.number), job.oracle)
     last = first
 
     def fails(s: kinds.Sample) -> bool:
@@ -130,6 +138,11 @@ def _reduced(job: Job, examiner: Examiner) -> Json:
     return {"k": job.number, "triaged": last.to_json(), "nodes": size(small), "text": text(Reproducer(small, about))}
 
 
+def said(examiner: Examiner) -> Said:
+    """What the subject of an examiner says. Raises BrokenBackend."""
+    return Said(examiner.version(), examiner.declared())
+
+
 class Local:
     """A crew of processes of this machine."""
 
@@ -143,8 +156,8 @@ class Local:
     def restarts(self) -> int:
         return sum(e.restarts for e in self._examiners)
 
-    def version(self) -> str:
-        return self._examiners[0].version()
+    def subject(self) -> Said:
+        return said(self._examiners[0])
 
     @contextmanager
     def hand(self) -> Iterator[Hand]:

@@ -34,7 +34,7 @@ from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, changed
 from uops.fuzz.mutants.overlay import overlay
 from uops.fuzz.oracles import ORACLES
 from uops.fuzz.process import LIMITS, Examiner
-from uops.fuzz.work import settled
+from uops.fuzz.work import drawn, settled
 from uops.spec.errors import UopsError
 
 Json = dict[str, Any]
@@ -145,8 +145,7 @@ class Hunter:
             if small is not None:
                 return clean.triage(small.sample, small.about["seed"], small.about["oracle"]) is None
             k = (found.cases or 1) - 1
-            drawn, seed = kinds.sample(setup.seed, k, setup.kinds), kinds.number(setup.seed, k)
-            return clean.triage(*settled(clean, drawn, seed, found.by)) is None
+            return clean.triage(*settled(clean, *drawn(clean, setup, k), found.by)) is None
         except BrokenBackend as e:
             raise NotHunted(f"without the mutant, {setup.backend} does not start: {e}") from e
 

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import test_bisect
@@ -13,15 +14,17 @@ import test_bisect
 from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
 from uops.backends.conformance.controls import Interp
-from uops.backends.contract import Capabilities, CompilerBackend, Inputs
+from uops.backends.contract import Capabilities, CompilerBackend, Inputs, Missing
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import pipeline
 from uops.interp import run
 from uops.spec import dtypes as dt
+from uops.spec.errors import Unsupported
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.result import Result
+from uops.spec.rows import ROWS
 
 
 class Plain(Interp):
@@ -43,6 +46,34 @@ def _minimum(u: UOp) -> UOp | None:
     if u.op is not Op.MAX or u.dtype.is_float or u.dtype is dt.index:
         return None
     return UOp(Op.WHERE, (UOp(Op.CMPLT, u.src), *u.src))
+
+
+class Few(Interp):
+    """Two dtypes and a dozen rows, and Unsupported for the rest. If `wrong`, a Max of a NaN in the second place is the first
+    operand."""
+
+    name = "few"
+    rows = ("Elementwise/Add", "Elementwise/Mul", "Elementwise/Max", "Source/*", "Movement/*")
+
+    def __init__(self, wrong: bool = False, dtypes: Sequence[str] = ("float32", "int32")) -> None:
+        self.wrong, self.dtypes = wrong, dtypes
+
+    def capabilities(self) -> Capabilities:
+        missing = (r.id for r in ROWS.values() if not any(fnmatchcase(r.id, g) for g in self.rows))
+        return Capabilities(tuple(dt.DTYPES[d] for d in self.dtypes), tuple(Missing(m, "*", "not there") for m in missing))
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        declared = self.capabilities()
+        for u in toposort(*(graph.src if graph.op is Op.TUPLE else (graph,))):
+            if declared.missing(ROWS[u.op].id, u.dtype):
+                raise Unsupported(f"{u.op.name} of {u.dtype.name}", self.name)
+        return run(test_bisect.nodes(_first)(graph) if self.wrong else graph, inputs)
+
+
+def _first(u: UOp) -> UOp | None:
+    if u.op is not Op.MAX or not u.dtype.is_float:
+        return None
+    return UOp(Op.WHERE, (UOp(Op.CMPNE, (u.src[1], u.src[1])), u.src[0], u))
 
 
 class Several(WrongMax):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from planted_backends import Plain
 
@@ -18,10 +19,10 @@ class Undrawn(Plain):
     def __init__(self) -> None:
         drawn = kinds.sample
 
-        def sample(seed: int, k: int, names: tuple[str, ...] = kinds.DEFAULT) -> kinds.Sample:
+        def sample(seed: int, k: int, *more: Any) -> kinds.Sample:
             if k % 8 == 3:
                 raise ZeroDivisionError("the generator")
-            return drawn(seed, k, names)
+            return drawn(seed, k, *more)
 
         vars(kinds)["sample"] = sample
 

@@ -1,0 +1,200 @@
+"""A campaign draws what a backend declares: its dtypes and rows, and all of them where that is all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from uops.backends import registry
+from uops.backends.contract import Capabilities, CompilerBackend, Missing
+from uops.backends.llvm.target import LlvmTarget
+from uops.fuzz import kinds
+from uops.fuzz.campaign import Campaign, Summary
+from uops.fuzz.declared import EVERYTHING, Declared
+from uops.fuzz.examine import Bench, Setup
+from uops.fuzz.journal import OtherCampaign
+from uops.fuzz.kinds import KINDS
+from uops.fuzz.strategies import Case, Sample, cases, samples
+from uops.fuzz.subject import Refused, Subject, judged_form
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
+from uops.spec.dtypes import DType
+from uops.spec.errors import Unsupported
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+from uops.spec.result import Result
+from uops.spec.rows import ROWS
+
+HERE = str(Path(__file__).parent)
+ROWS_OF_FEW = ("Elementwise/Add", "Elementwise/Mul", "Elementwise/Max", "Source/", "Movement/")
+FEW = Capabilities(
+    (dt.float32, dt.int32), tuple(Missing(r.id, "*", "not there") for r in ROWS.values() if not r.id.startswith(ROWS_OF_FEW))
+)  # fmt: skip
+TENSOR = tuple(k.name for k in KINDS.values() if k.dialect is Dialect.TENSOR)
+X = b.param(0, (4,), dt.float32)
+
+
+def setup(**options: object) -> Setup:
+    return Setup("planted_backends:Few", kinds=("tensor", "ops"), oracles=("allowed",), options=options, path=(HERE,))
+
+
+def ran(place: Path, count: int, **options: object) -> Summary:
+    return Campaign(setup(**options), place, cases=count, most=40).run()
+
+
+# What is declared
+
+
+@pytest.mark.parametrize(
+    ("missing", "graph", "holds"),
+    [
+        ((), b.add(X, X), True),
+        ((("Elementwise/Add", "*"),), b.add(X, X), False),
+        ((("Elementwise/Add", "float32"),), b.add(X, X), False),
+        ((("Elementwise/Add", "float16"),), b.add(X, X), True),
+        ((("Elementwise/CmpLt", "float32"),), UOp(Op.CMPLT, (X, X)), False),  # the operands', as in conformance
+        ((("Elementwise/CmpLt", "bool"),), UOp(Op.CMPLT, (X, X)), True),
+        ((("Elementwise/*", "*"),), b.permute(X, (0,)), True),
+    ],
+)
+def test_a_program_is_of_what_is_declared(missing: tuple[tuple[str, str], ...], graph: UOp, holds: bool) -> None:
+    declared = Declared.by(Capabilities(unsupported=tuple(Missing(*m, "") for m in missing)))
+    assert declared.holds(graph) == holds
+    assert declared.everything == (not missing)
+
+
+def test_dtypes_are_declared_inside_and_of_several_values() -> None:
+    declared = Declared.by(Capabilities(dtypes=(dt.int32, dt.float32)))
+    assert declared.dtypes == (dt.int32, dt.float32)
+    assert declared.holds(b.tuple_(X, b.cast(X, dt.int32)))
+    assert not declared.holds(b.tuple_(X, b.cast(b.cast(X, dt.int64), dt.int32)))
+    assert not declared.holds(UOp(Op.CMPLT, (X, X)))  # bool
+    assert not Declared.by(FEW).holds(b.sink(b.store(b.buffer(4, dt.float32, unique=1), X)))
+
+
+@pytest.mark.parametrize("capable", [Capabilities(), FEW, Capabilities((dt.int8,)), Capabilities(unsupported=FEW.unsupported)])
+def test_it_comes_back_from_json(capable: Capabilities) -> None:
+    declared = Declared.by(capable)
+    assert Declared.of_json(declared.to_json()) == declared
+    assert (declared.to_json() is None) == declared.everything == (capable == Capabilities())
+
+
+def test_two_backends_are_asked_for_what_both_declare(monkeypatch: pytest.MonkeyPatch) -> None:
+    integers = Declared.by(Capabilities(dt.INTS, unsupported=(Missing("Elementwise/Mul", "*", ""),)))
+    both = Declared.by(FEW).both(integers)
+    x = b.param(0, (4,), dt.int32)
+    assert both.dtypes == (dt.int32,)
+    assert both.holds(b.add(x, x))
+    assert not both.holds(b.mul(x, x))
+    assert EVERYTHING.both(integers) == integers.both(EVERYTHING) == integers
+    assert Bench(Setup("llvm", against="c")).declared == EVERYTHING
+    monkeypatch.syspath_prepend(HERE)
+    assert Bench(Setup("interp", against="planted_backends:Few")).declared.dtypes == (dt.int32, dt.float32)
+
+
+def test_the_order_of_dtypes_is_no_matter() -> None:
+    assert Declared.by(Capabilities(dtypes=dt.STORABLE[::-1])) == EVERYTHING
+
+
+# What is drawn
+
+
+@pytest.mark.parametrize("kind", [k for k in TENSOR if k not in ("programs", "rules")])
+def test_most_of_what_is_drawn_is_declared(kind: str) -> None:
+    """Without it, next to nothing would be."""
+    declared = Declared.by(FEW)
+    found = [kinds.sample(3, k, (kind,), declared).graph for k in range(40)]
+    assert sum(map(declared.holds, found)) >= 32
+    assert sum(declared.holds(kinds.sample(3, k, (kind,)).graph) for k in range(40)) < 16
+    assert {u.dtype for g in found if declared.holds(g) for u in toposort(g)} <= {dt.float32, dt.int32, dt.index, dt.void}
+
+
+def test_every_row_that_is_declared_is_drawn() -> None:
+    declared = Declared.by(FEW)
+    graphs = [kinds.sample(3, k, ("tensor", "ops"), declared).graph for k in range(300)]
+    assert {Op.ADD, Op.MUL, Op.MAX, Op.PARAM, Op.CONST, Op.PERMUTE, Op.FLIP, Op.PAD, Op.SHRINK, Op.STACK} <= {
+        u.op for g in graphs for u in toposort(g)
+    }
+
+
+@pytest.mark.parametrize(
+    "capable",
+    [
+        Capabilities(unsupported=(Missing("*", "*", ""),)),
+        Capabilities(unsupported=(Missing("Source/*", "*", ""),)),
+        Capabilities(unsupported=(Missing("*", "bool", ""), Missing("*/Const", "*", ""))),
+        *(Capabilities(dtypes=(d,)) for d in dt.STORABLE),
+    ],
+)
+def test_whatever_is_declared_programs_can_be_drawn(capable: Capabilities) -> None:
+    declared = Declared.by(capable)
+    for name in (*TENSOR, "kernels"):
+        for k in range(4):
+            sample = kinds.sample(5, k, (name,), declared)
+            assert sample.graph is kinds.sample(5, k, (name,), declared).graph
+
+
+def test_what_is_not_of_the_first_document_is_drawn_as_ever() -> None:
+    for k in range(20):
+        assert kinds.sample(1, k, ("bestiary",), Declared.by(FEW)).graph is kinds.sample(1, k, ("bestiary",)).graph
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
+@given(cases(max_nodes=6, max_elements=32, capabilities=FEW), samples("reduces", capabilities=FEW))
+def test_strategies_draw_what_is_declared(case: Case, sample: Sample) -> None:
+    assert Declared.by(FEW).holds(case.graph)
+    assert Declared.by(FEW).holds(sample.graph)
+
+
+# What a campaign makes of it
+
+
+def test_a_bug_of_a_backend_that_has_little_is_found(tmp_path: Path) -> None:
+    found = ran(tmp_path / "wrong", 256, wrong=True)
+    assert found.raw
+    assert found.found
+    assert not found.vanished
+    assert all(f.nodes is not None and f.nodes <= 6 for f in found.found)
+    right = ran(tmp_path / "right", 256)
+    assert not right.raw
+    assert sum(n for name, n in right.counts.items() if name.startswith("refused:")) < 26
+    rows = {name for name in right.counts if name.startswith("row:")}
+    assert {"row:Elementwise/Max|float32", "row:Movement/Pad|int32"} <= rows
+
+
+def test_another_declaration_is_another_campaign(tmp_path: Path) -> None:
+    ran(tmp_path, 32)
+    with pytest.raises(OtherCampaign, match=r"campaign\.declared .* use another --report"):
+        Campaign(setup(dtypes=["int32"]), tmp_path)
+    assert "declared" not in Campaign(Setup("interp"), tmp_path / "all")._heading()["campaign"]
+
+
+class Narrow(CompilerBackend):
+    """A target of the compiler that declares few dtypes, and takes none."""
+
+    name = "narrow"
+
+    def __init__(self, dtypes: tuple[DType, ...]) -> None:
+        super().__init__(LlvmTarget())
+        self.dtypes = dtypes
+
+    def version(self) -> str:
+        return "narrow"
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(dtypes=self.dtypes)
+
+
+def test_a_target_may_refuse_what_it_does_not_declare(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> Result:
+        raise Unsupported("no", "narrow")
+
+    monkeypatch.setattr(registry, "get", lambda name, dtypes: Narrow(dtypes))
+    with pytest.raises(Refused):
+        judged_form(Subject("narrow", {"dtypes": (dt.int32,)}), X, {}, refuse)
+    fault = judged_form(Subject("narrow", {"dtypes": (dt.float32,)}), X, {}, refuse)[1]
+    assert fault is not None
+    assert fault.kind == "refused"
