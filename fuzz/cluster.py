@@ -33,11 +33,13 @@ class Cluster:
         """Raises NoCluster."""
         try:
             import distributed
+            from distributed.comm import get_address_host_port
         except ImportError as e:
             raise NoCluster("a cluster needs the package distributed: install uops[cluster]") from e
         self.setup, self.limits = setup, limits
         self.restarts = 0
         try:
+            get_address_host_port(address)  # a client of what is no address is closed for a minute
             self._client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
         except (OSError, ValueError) as e:
             raise NoCluster(f"there is no scheduler at {address}: {e}") from e

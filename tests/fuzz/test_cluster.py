@@ -66,3 +66,12 @@ def test_no_scheduler_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("uops.fuzz.cluster._PATIENCE", 1)
     with pytest.raises(NoCluster, match=r"no scheduler at tcp://127\.0\.0\.1:9"):
         Campaign(SETUP, tmp_path, cases=1, cluster="tcp://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("address", ["nonsense", "tcp://127.0.0.1", "udp://127.0.0.1:9"])
+def test_what_is_no_address_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("distributed.Client", lambda a, **options: asked.append(a))
+    with pytest.raises(NoCluster, match=f"no scheduler at {address}: "):
+        Campaign(SETUP, tmp_path, cases=1, cluster=address)
+    assert not asked
