@@ -8,6 +8,8 @@ from typing import Any
 
 from uops.fuzz.kinds import KINDS
 from uops.fuzz.oracles import ORACLES
+from uops.fuzz.process import LIMITS
+from uops.fuzz.work import Local
 
 PLANTED = """
 from uops.backends.conformance.controls import Interp
@@ -19,6 +21,17 @@ class NoMax(Interp):
     def run(self, graph, inputs):
         if any(u.op is Op.MAX for u in toposort(graph)):
             raise ValueError("no Max")
+        return run(graph, inputs)
+"""
+
+SLOW = """
+import time
+from uops.backends.conformance.controls import Interp
+from uops.interp import run
+
+class Slow(Interp):
+    def run(self, graph, inputs):
+        time.sleep(3)
         return run(graph, inputs)
 """
 
@@ -63,6 +76,31 @@ def test_findings_end_with_1_and_their_files_can_be_asked_again(uops: Any, tmp_p
     ran = uops("run", file, "--json")
     assert ran.exit_code == 0
     assert json.loads(ran.output)["seed"] is None
+
+
+def test_a_case_has_the_seconds_that_it_is_given(uops: Any, tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    head = {"oracle": "allowed", "kind": "tensor", "seed": 1, "setup": {"backend": "slow:Slow"}}
+    (tmp_path / "slow.uops").write_text(f"; uops fuzz: {json.dumps(head)}\n; input p0: 1 2\n%0 = param (2), slot=0 : i32\n")
+    given = uops("fuzz", "slow.uops", "--timeout", "40")
+    assert (given.exit_code, "has no objection" in given.output) == (0, True)
+    short = uops("fuzz", "slow.uops", "--timeout", "0.5")
+    assert (short.exit_code, "allowed: timeout:" in short.output) == (1, True)
+
+
+def test_so_has_a_case_of_a_campaign(uops: Any, monkeypatch: Any) -> None:
+    given: list[float] = []
+    began = Local.__init__
+
+    def spied(self: Local, setup: Any, limits: Any, jobs: int) -> None:
+        given.append(limits.timeout)
+        began(self, setup, limits, jobs)
+
+    monkeypatch.setattr(Local, "__init__", spied)
+    assert uops("fuzz", "-b", "interp", "-n", "8", "--timeout", "7.5").exit_code == 0
+    assert uops("fuzz", "-b", "interp", "-n", "8").exit_code == 0
+    assert given == [7.5, LIMITS.timeout]
+    assert uops("fuzz", "-b", "interp", "-n", "8", "--timeout", "0").exit_code == 2
 
 
 def test_a_campaign_that_judges_nothing_ends_with_2(uops: Any, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 REPORT = "fuzz-report"
 JOBS = min(2, os.cpu_count() or 1)
 CASES = 10_000
+TIMEOUT = 60.0
 #: Exit statuses beside 0 and 1.
 NOTHING_JUDGED, INTERRUPTED = 2, 130
 
@@ -37,13 +38,22 @@ NOTHING_JUDGED, INTERRUPTED = 2, 130
 @click.option("--oracles", default="all", show_default=True, metavar="NAMES", help="Who judges, with commas.")
 @click.option("--against", metavar="NAME", help="A second backend, whose results are compared with the first one's.")
 @click.option("--cluster", metavar="ADDRESS", help="A Dask scheduler, whose workers do it all; --jobs says nothing then.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=TIMEOUT,
+    show_default=True,
+    metavar="SECONDS",
+    help="For one case; one that takes longer is a finding.",
+)
 @click.option("--report", type=click.Path(file_okay=False), default=REPORT, show_default=True, metavar="DIR", help="Where it goes.")
 @click.option("--list", "listing", is_flag=True, help="Print the kinds and the oracles, and do nothing.")
 @json_option()
 @click.pass_context
 def fuzz(
     ctx: click.Context, file: str | None, backend_name: str | None, cases: int | None, seconds: float | None, seed: int, jobs: int,
-    kinds: str, oracles: str, against: str | None, cluster: str | None, report: str, listing: bool, as_json: bool,
+    kinds: str, oracles: str, against: str | None, cluster: str | None, timeout: float, report: str, listing: bool,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Run random programs on a backend, judged by the interpreter.
 
@@ -58,14 +68,14 @@ def fuzz(
         _list(as_json)
         ctx.exit(0)
     if file:
-        ctx.exit(_replay(Path(file), backend_name, as_json))
+        ctx.exit(_replay(Path(file), backend_name, timeout, as_json))
     if not backend_name:
         raise click.UsageError("say who is tested with --backend NAME")
     if why := unwritable(Path(report)):
         raise click.BadParameter(f"no report can be written to {report}: {why}", param_hint="--report")
     setup = _setup(backend_name, seed, kinds, oracles, against)
     cases = cases if cases or seconds else CASES
-    ctx.exit(_campaign(setup, Path(report), as_json, cases=cases, seconds=seconds, jobs=jobs, cluster=cluster))
+    ctx.exit(_campaign(setup, Path(report), as_json, cases=cases, seconds=seconds, jobs=jobs, cluster=cluster, timeout=timeout))
 
 
 def _setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
@@ -91,11 +101,14 @@ def _words(names: str) -> list[str]:
     return [n.strip() for n in names.split(",") if n.strip()]
 
 
-def _campaign(setup: Setup, report: Path, as_json: bool, **how: Any) -> int:
+def _campaign(setup: Setup, report: Path, as_json: bool, timeout: float, **how: Any) -> int:
+    from dataclasses import replace
+
     from uops.fuzz.campaign import Campaign
+    from uops.fuzz.process import LIMITS
     from uops.fuzz.report import was_judged, write
 
-    campaign = Campaign(setup, report, **how)
+    campaign = Campaign(setup, report, limits=replace(LIMITS, timeout=timeout), **how)
     with _progress(campaign) as advance:
         found = campaign.run(advance)
     doc = write(found, report)
@@ -177,12 +190,12 @@ def _show(out: Console, s: Summary, report: Path) -> None:
     out.print(Text.assemble("report  ", (str(report / "index.html"), "bold")), soft_wrap=True)
 
 
-def _replay(file: Path, name: str | None, as_json: bool) -> int:
+def _replay(file: Path, name: str | None, timeout: float, as_json: bool) -> int:
     from dataclasses import replace
 
     from uops.fuzz.examine import Setup
     from uops.fuzz.oracles import AGAINST, COMPILER, ORACLES
-    from uops.fuzz.process import Examiner
+    from uops.fuzz.process import LIMITS, Examiner
     from uops.fuzz.reproducer import read
 
     sample, about = read(file)
@@ -193,7 +206,7 @@ def _replay(file: Path, name: str | None, as_json: bool) -> int:
     if name:
         setup = replace(setup, backend=worker_name(name), options=None)
     setup = replace(setup, path=(*setup.path, os.getcwd()))
-    with Examiner(setup) as examiner:
+    with Examiner(setup, replace(LIMITS, timeout=timeout)) as examiner:
         if COMPILER in needs and not examiner.compiles():
             raise click.UsageError(f"{file}: the oracle {about['oracle']} needs {COMPILER}, which {setup.backend} is not")
         found = examiner.triage(sample, about["seed"], about["oracle"])
