@@ -52,6 +52,11 @@ PLAIN_OPS: frozenset[Op] = (
 )
 
 
+#: Bytes of LOCAL and REG memory that a kernel of a CPU may take: they live on the stack of its thread (LOCAL ones of OpenCL in as
+#: small a memory), and more than this does not belong there.
+STACK_LIMIT = 1 << 20
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """What schedules and instruction selection ask about the hardware. The defaults describe no hardware: scalar code for one core.

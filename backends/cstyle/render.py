@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from uops.backends.cstyle import helpers
 from uops.backends.cstyle.alu import EMIT, arithmetic
 from uops.backends.cstyle.language import TYPEDEFS, Language, literal
+from uops.compiler.target import STACK_LIMIT
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace
 from uops.spec.dtypes import DType
@@ -24,8 +25,6 @@ from uops.spec.errors import CompileError, Crash, Unsupported
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
-#: LOCAL and REG buffers live on the stack (LOCAL ones of OpenCL in as small a memory); more than this does not belong there.
-STACK_LIMIT = 1 << 20
 #: An AtomicAdd of work-items that run at the same time: (where helpers are asked for, dtype, pointer, value, space) -> a statement.
 Atomic = Callable[["Writer", DType, str, str, str], str]
 

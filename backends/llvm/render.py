@@ -20,6 +20,7 @@ from uops.backends.llvm.layout import addresses, changes, is_exact, references, 
 from uops.backends.llvm.shuffles import is_lane, join, lane, pick, vector_literal
 from uops.backends.llvm.types import bits, each, lanes_of, like, literal, storage_type, type_of, value_type, wide
 from uops.compiler.loops import shared
+from uops.compiler.target import STACK_LIMIT
 from uops.spec import dtypes as dt
 from uops.spec.args import AddrSpace
 from uops.spec.dtypes import DType
@@ -30,8 +31,6 @@ from uops.spec.ops import Op
 ENTRY = "kernel"
 #: The function that does some iterations of a THREAD loop.
 PART = "part"
-#: LOCAL and REG buffers live on the stack; more than this does not belong there.
-STACK_LIMIT = 1 << 20
 #: Of private and local arrays: a vector access that starts at their beginning crosses no cache line.
 ALIGNMENT = 64
 #: Bytes of the smallest element that machines gather. Of smaller ones LLVM makes a branch per lane, which is large, slow to make

@@ -19,7 +19,7 @@ from uops.compiler.optimize.schedule import Schedule, apply
 from uops.compiler.optimize.stage import staged
 from uops.compiler.optimize.sweep import swept, swept_in_output
 from uops.compiler.passes.accumulate import wide_of
-from uops.compiler.target import Machine
+from uops.compiler.target import STACK_LIMIT, Machine
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp
 from uops.spec.optops import Padto, Split, Swap
@@ -29,6 +29,8 @@ from uops.spec.scope import closed_by
 REDUCE_VECTORS = 4
 #: Panels of which the second cache holds this many need no blocks.
 PANEL_SHARE = 2
+#: And the sums of a block, where they have memory of their own, one in so many.
+SUMS_SHARE = 4
 #: Panels that share one reading of the rows, where a cache does not hold these; a fraction is left of what reading them costs.
 PANELS = 4
 #: Pieces of a product that every core gets: to read the rows for two panels at once gains more than pieces that even out.
@@ -131,11 +133,11 @@ def _packed(s: Schedule, rows: UOp, lane: UOp, machine: Machine, uniques: Iterat
     panel = _panel(s, tiles, columns)
     assert panel is not None
     load, over = panel
-    size, cache = math.prod(map(extent, over)) * load.dtype.itemsize, (machine.caches or CACHES)[1] // PANEL_SHARE
+    size, cache = math.prod(map(extent, over)) * load.dtype.itemsize, _held(machine)
     beside = _panels_beside(columns, PANELS, machine) if _row_bytes(s, tiles, load) >= cache * PANEL_SHARE else 1
     k = closed_by(Facts(s).reduces[0])[0]
     divides = _divides(extent(k), _most(k, size, cache // beside))
-    if size > cache * PANEL_SHARE or (size * beside > cache and divides and (size > cache or _is_stored(s))):
+    if size > min(cache * PANEL_SHARE, STACK_LIMIT) or (size * beside > cache and divides and (size > cache or _is_stored(s))):
         return _blocked(s, tiles, columns, size, machine, uniques)
     beside = _panels_beside(columns, cache // size, machine) if beside > 1 else 1
     s, load, over = _several(s, tiles, columns, beside)
@@ -178,8 +180,9 @@ def _blocked(s: Schedule, tiles: UOp, columns: UOp, size: int, machine: Machine,
     """A deep product in blocks: the outermost loop of its Reduce in parts, each of them for many tiles of rows.
     A panel of all its iterations takes `size` bytes."""
     k, *inner = closed_by(Facts(s).reduces[0])
-    beside = _panels_beside(columns, PANELS, machine) if _is_stored(s) else 1
-    most = _most(k, size, (machine.caches or CACHES)[1] // PANEL_SHARE // beside)
+    stored = _is_stored(s)
+    beside = _panels_beside(columns, PANELS, machine) if stored else 1
+    most = _most(k, size, (_held(machine) if stored else min(_held(machine), STACK_LIMIT - _summed(machine))) // beside)
     part = divisor(extent(k), most)
     if not _divides(extent(k), most):
         part = -(-extent(k) // -(-extent(k) // most))
@@ -193,6 +196,16 @@ def _blocked(s: Schedule, tiles: UOp, columns: UOp, size: int, machine: Machine,
     s = staged(s, [(load, tuple(r for r in over if r is not depth))], next(uniques), lanes)
     found = swept_in_output(s, Facts(s).reduces[0], (tiles, over[0]) if beside > 1 else (tiles,), depth)
     return merged(found, only_reduces=True) if found else _in_registers(s, tiles, depth, machine, uniques)
+
+
+def _held(machine: Machine) -> int:
+    """Bytes that panels may take, of the second cache and of the stack."""
+    return min((machine.caches or CACHES)[1] // PANEL_SHARE, STACK_LIMIT)
+
+
+def _summed(machine: Machine) -> int:
+    """Bytes that sums may take in memory of their own, beside a panel."""
+    return min((machine.caches or CACHES)[1], STACK_LIMIT) // SUMS_SHARE
 
 
 def _most(k: UOp, size: int, held: int) -> int:
@@ -209,7 +222,7 @@ def _in_registers(s: Schedule, tiles: UOp, depth: UOp, machine: Machine, uniques
     """The sums of blocks of rows in memory of their own, as much as a part of the second cache."""
     vectors = [r for r in s.outputs if r.arg.type is AxisType.UPCAST]
     size = math.prod(map(extent, vectors)) * wide_of(Facts(s).reduces[0].dtype).itemsize
-    held = max(1, (machine.caches or CACHES)[1] // 4 // size)
+    held = max(1, _summed(machine) // size)
     if extent(tiles) > held:
         some = -(-extent(tiles) // -(-extent(tiles) // held))
         s, tiles = clamped(s, tiles, some) if extent(tiles) % some else (s, tiles)

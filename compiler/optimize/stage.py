@@ -16,6 +16,7 @@ from dataclasses import replace
 from uops.compiler.linear import linear, number
 from uops.compiler.log import note
 from uops.compiler.loops import in_order
+from uops.compiler.optimize.parallel import memory_of
 from uops.compiler.optimize.schedule import Schedule, axis_of, next_id
 from uops.compiler.passes.accumulate import device_of, position
 from uops.spec import build as B
@@ -83,9 +84,9 @@ def staged_in_output(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]]) -
     place = store.src[0]
     memory, at = place.src
     row = extent_of(loop) == extent_of(lane) and needs[value] - {loop} == frozenset(outer) and value.dtype is memory.dtype
-    read = any(u.op is Op.INDEX and u.src[0] is memory and u is not place for u in order)
     late = any(u.op is Op.REDUCE and lane in needs[u] for u in order)
-    if not row or read or late or len(store.src) > 2 or memory.op is not Op.PARAM or not linear(at).terms.get(lane):
+    own = memory.op is Op.PARAM and len(store.src) == 2 and only_stored(store, order)
+    if not row or late or not own or not linear(at).terms.get(lane):
         return None
     filling = _filling(loop, next_id(s))
     fill = B.store(UOp(Op.INDEX, (memory, substitute(at, {lane: filling}))), substitute(value, {loop: filling}))
@@ -94,6 +95,16 @@ def staged_in_output(s: Schedule, uses: Sequence[tuple[UOp, tuple[UOp, ...]]]) -
     effect = substitute(store, reads)
     note("output memory", store, effect, reads)
     return replace(s, effect=effect)
+
+
+def only_stored(store: UOp, order: Sequence[UOp]) -> bool:
+    """Whether a kernel's Store alone refers to the memory that it writes: nothing reads there, not even the element that is stored
+    next (R146). `order` is what the Store needs, and itself."""
+    place = store.src[0]
+    memory = memory_of(place)
+    if any(place in u.src for u in order if u is not store):
+        return False
+    return not any(u.op is Op.INDEX and u is not place and memory_of(u) is memory for u in order)
 
 
 def _filling(r: UOp, axis_id: int, last: bool = True) -> UOp:

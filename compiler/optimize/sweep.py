@@ -24,7 +24,7 @@ from uops.compiler.linear import number
 from uops.compiler.log import note
 from uops.compiler.loops import in_order
 from uops.compiler.optimize.schedule import Schedule, both, next_id
-from uops.compiler.optimize.stage import extent_of
+from uops.compiler.optimize.stage import extent_of, only_stored
 from uops.compiler.passes.accumulate import combined, identity, opened, position, wide_of, widened
 from uops.spec import build as B
 from uops.spec.args import LoadArg, RangeArg, ReduceArg
@@ -67,8 +67,8 @@ def swept_in_output(s: Schedule, u: UOp, columns: Sequence[UOp], row: UOp) -> Sc
     store = s.effect
     place, value, *gates = store.src
     memory = place.src[0]
-    read = any(x.op is Op.INDEX and x.src[0] is memory and x is not place for x in toposort(store))
-    if not wide_of(u.dtype) is u.dtype is memory.dtype or memory.op is not Op.PARAM or read:
+    kept = wide_of(u.dtype) is u.dtype is memory.dtype and memory.op is Op.PARAM
+    if not kept or not only_stored(store, toposort(store)):
         return None
     free = next_id(s)
     kinds = {row: AxisType.LOOP, **{r: r.arg.type for r in columns}}

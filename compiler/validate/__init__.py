@@ -9,8 +9,9 @@ Of each kernel, between its body as it was split off (`join`) and its instructio
 
 - in bounds: every access is inside of its memory where its gate holds (R45);
 - width: index arithmetic does not wrap in the machine integers chosen (R08);
-- written once: no Store writes an element twice, and no two Stores write one, unless the kernel reads that memory (R146); where
-  memory holds the index, in the same iteration of the loops around that are done in order before and after (R158);
+- written once: no Store writes an element twice, and no two Stores write one, unless the kernel reads that memory and the body did
+  not (R146), or the body does so; where memory holds the index, in the same iteration of the loops around that are done in order
+  before and after (R158);
 - all written: the instructions write exactly the elements that the body wrote;
 - reads agree: they read only elements of each argument that the body read, or what the kernel itself wrote;
 - no race: no two threads or lanes meet unordered in an element (R55, R60);

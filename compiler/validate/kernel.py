@@ -19,7 +19,7 @@ from uops.compiler.validate.races import races
 from uops.compiler.validate.reader import read
 from uops.compiler.validate.sites import Body, Site, counter, variable
 from uops.compiler.validate.terms import App, Cond, Lin, Var
-from uops.compiler.validate.writes import by_memory, reads, written
+from uops.compiler.validate.writes import by_memory, meet, reads, written
 from uops.spec import build as B
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
@@ -80,9 +80,11 @@ def _where(v: Verdict, values: Mapping[Var, int]) -> Verdict:
 def _agreement(old: Body, new: Body, worker: Worker) -> Iterator[Verdict]:
     before = {m.arg.slot: s for m, s in by_memory(s for s in old.sites if s.writes).items()}
     after = by_memory(s for s in new.sites if s.writes)
+    loaded = [{m.arg.slot for m in by_memory(s for s in b.sites if s.kind == "load")} for b in (old, new)]
     for m, sites in after.items():
-        own = any(s.memory is m and s.kind == "load" for s in new.sites)
-        yield from written(m, before.pop(m.arg.slot, []), sites, own, worker)
+        earlier = before.pop(m.arg.slot, [])
+        own = m.arg.slot in loaded[1] and (m.arg.slot not in loaded[0] or meet(earlier, worker))
+        yield from written(m, earlier, sites, own, worker)
     for slot, sites in before.items():
         yield Verdict(Kind.COVER, f"argument {slot}", None, None, f"{sites[0]} has no Store after")
     for m in by_memory(s for s in new.sites if not s.writes):

@@ -1,7 +1,7 @@
 """What a kernel writes: each element once, and exactly those that the kernel before it wrote; and what it reads.
 
 Takes: two Bodies, of before and after. Gives: verdicts `written once`, `all written` and `reads agree` per memory that callers see.
-A kernel may keep values in memory that it writes, where it reads that memory (R146): then a later Store may write an element
+A kernel may keep values in memory that it writes and that it did not read before (R146): then a later Store may write an element
 again. Spec: Store; R45, R52, R146.
 """
 
@@ -40,8 +40,8 @@ def by_memory(sites: Iterable[Site]) -> dict[UOp, list[Site]]:
 
 
 def once(s: Site, worker: Worker, again: bool = False) -> Verdict:
-    """No two executions of a Store write one element; where the kernel reads that memory (`again`), none in the same iteration of
-    the loops that are done in order."""
+    """No two executions of a Store write one element; where the kernel may write it `again`, none in the same iteration of those
+    loops that are done in order."""
     fixed = _ordered(s) if again else ()
     c = distinct(s, fixed)
     if mixed_radix(s, fixed):
@@ -144,15 +144,23 @@ def executions(s: Site, also: Sequence[Var] = (), limit: int = POINTS) -> tuple[
 # All Stores of a memory
 
 
-def written(memory: UOp, before: Sequence[Site], after: Sequence[Site], read: bool, worker: Worker) -> Iterator[Verdict]:
-    """Verdicts of what Stores to one memory do, in order. `read`: the kernel after reads this memory, too."""
+def meet(stores: Sequence[Site], worker: Worker) -> bool:
+    """Whether Stores to one memory are known to write an element more than once."""
+    size = size_of(stores[0]) if stores else None
+    several = len(stores) > 1 and size is not None and isinstance(marks(stores, size, spelled(stores[0].memory)), Verdict)
+    return several or any(once(s, worker).counterexample is not None for s in stores if s.kind != "atomic")
+
+
+def written(memory: UOp, before: Sequence[Site], after: Sequence[Site], again: bool, worker: Worker) -> Iterator[Verdict]:
+    """Verdicts of what Stores to one memory do, in order. `again`: the kernel after may write an element more than once, as it
+    keeps values in this memory, or as the kernel before does."""
     before, after = in_order(before, after)
     for s in after:
         if s.kind != "atomic":
-            yield once(s, worker, read)
+            yield once(s, worker, again)
     place = spelled(memory)
     size = size_of(after[0])
-    marked = None if size is None else marks(after, size, None if read else place)
+    marked = None if size is None else marks(after, size, None if again else place)
     if isinstance(marked, Verdict):
         yield marked
         return
@@ -161,7 +169,7 @@ def written(memory: UOp, before: Sequence[Site], after: Sequence[Site], read: bo
         yield Verdict(Kind.ONCE, f"stores of {place}", By.POINTS)
         yield _compared(Kind.COVER, place, wanted, marked)
         return
-    if not read:
+    if not again:
         for j, a in enumerate(after):
             for b in after[:j]:
                 if "atomic" not in (a.kind, b.kind):

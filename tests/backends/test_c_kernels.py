@@ -11,7 +11,7 @@ from render_claims import Renderer
 
 from uops.backends.c.render import LIBRARY, OPS, render
 from uops.backends.cstyle.language import ALIAS, NATIVE
-from uops.backends.cstyle.render import STACK_LIMIT
+from uops.compiler.target import STACK_LIMIT
 from uops.spec import args as A
 from uops.spec import build as B
 from uops.spec import dtypes as dt

@@ -9,8 +9,9 @@ from render_claims import Renderer
 
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import Tier
-from uops.backends.llvm.render import OPS, STACK_LIMIT, ZEROED, render
+from uops.backends.llvm.render import OPS, ZEROED, render
 from uops.backends.llvm.types import NATIVE
+from uops.compiler.target import STACK_LIMIT
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.errors import CompileError

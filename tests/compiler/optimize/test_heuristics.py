@@ -23,6 +23,7 @@ from uops.interp import run
 from uops.spec import build as b
 from uops.spec import compositions as c
 from uops.spec import dtypes as dt
+from uops.spec.args import AddrSpace, BufferArg
 from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
 from uops.spec.node import UOp, toposort
@@ -226,6 +227,14 @@ def test_a_row_that_two_loops_share_is_kept_in_the_output() -> None:
     assert local_sizes(plain) == rows_in_output(plain) == []
     long = choose(first(softmax(p(0, 2, 1 << 20))), NARROW, count(100))  # longer than the second cache
     assert local_sizes(long) == rows_in_output(long) == []
+
+
+def test_a_row_is_not_kept_in_the_output_where_that_is_read() -> None:
+    """Not even where only the element that is stored next is read (R146)."""
+    out = UOp(Op.BUFFER, (), BufferArg(240, dt.float32, "CPU", AddrSpace.GLOBAL, 7))
+    view = b.reshape(out, (6, 40))
+    s = choose(first(b.after(out, b.store(view, b.add(softmax(p(0, 6, 40)), view)))), NARROW, count(100))
+    assert rows_in_output(s) == [] and local_sizes(s) == [40]
 
 
 def test_a_row_of_another_dtype_than_the_output_is_kept_in_local_memory() -> None:

@@ -17,10 +17,10 @@ from uops.compiler.optimize.schedule import Rejected, apply, begin, sink
 from uops.compiler.optimize.threads import threaded
 from uops.compiler.passes.callify import callify
 from uops.compiler.passes.rangeify import rangeify
-from uops.compiler.target import Machine
+from uops.compiler.target import STACK_LIMIT, Machine
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
+from uops.spec.args import AddrSpace, BufferArg
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
@@ -202,3 +202,27 @@ def test_a_deep_convolution_is_done_in_blocks() -> None:
     graph = Tensor.from_numpy(x).conv2d(Tensor.from_numpy(w), padding=1)
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(x, [(0, 0), (0, 0), (1, 1), (1, 1)]), (3, 3), (2, 3))
     np.testing.assert_array_equal(graph.numpy(), np.einsum("nchwij,ocij->nohw", windows, w))
+
+
+def test_a_deep_product_is_added_to_what_its_output_holds() -> None:
+    """Sums of blocks are not kept there: it is read when they are complete (R146)."""
+    m, k, n = 600, 8192, 512
+    out = UOp(Op.BUFFER, (), BufferArg(m * n, dt.float32, "CPU", AddrSpace.GLOBAL, 7))
+    view = b.reshape(out, (m, n))
+    graph = b.after(out, b.store(view, b.add(matmul(p(0, m, k), p(1, k, n)), view)))
+    (panel, sums) = sorted(
+        (u for u in toposort(chosen(graph)) if u.op is Op.BUFFER), key=lambda u: u.arg.addrspace is AddrSpace.REG
+    )
+    assert panel.arg.addrspace is AddrSpace.LOCAL and sums.arg.addrspace is AddrSpace.REG
+    x, y, z = data(m, k), data(k, n), data(m, n)
+    (got,) = uops.compile(graph, backend="llvm")({"p0": x, "p1": y, "b7": z.reshape(-1)}).values
+    np.testing.assert_array_equal(got.reshape(m, n), x @ y + z)
+
+
+@pytest.mark.parametrize("second", [1 << 20, 2 << 20, 8 << 20])
+@pytest.mark.parametrize("d", [dt.bfloat16, dt.float32], ids=lambda d: d.name)
+@pytest.mark.parametrize("k", [4099, 9000])
+def test_panels_and_sums_fit_the_stack(k: int, d: dt.DType, second: int) -> None:
+    machine = replace(WIDE, caches=(48 << 10, second))
+    body = chosen(matmul(p(0, 600, k, dtype=d), p(1, k, 512, dtype=d)), machine)
+    assert sum(int(u.arg.size) * u.dtype.itemsize for u in toposort(body) if u.op is Op.BUFFER) <= STACK_LIMIT

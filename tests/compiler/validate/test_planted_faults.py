@@ -456,3 +456,41 @@ def test_a_variable_is_told_from_a_loop_that_has_its_name(worker):
 """
     assert not refuted(parse(before), parse(after.format(at="%1")), worker)
     assert {v.kind for v in refuted(parse(before), parse(after.format(at="%2")), worker)} == {Kind.ONCE}
+
+
+#: What is stored depends on `{read}` of the output; AROUND keeps other values there first.
+ONTO = """
+%0 = param (2), slot=0 : f32
+%1 = range 2, axis_id=0, type=loop
+%2 = index %0, %1
+%3 = param (2), slot=1 : f32
+%4 = index %3, %1
+%5 = load %4
+%6 = load {read}
+%7 = add %5, %6
+%8 = store %2, %7
+%9 = end %8, %1
+%10 = sink %9, name="onto"
+"""
+AROUND = """
+%0 = param (2), slot=0 : f32
+%1 = param (2), slot=1 : f32
+%2 = range 2, axis_id=0, type=loop
+%3 = index %0, %2
+%4 = index %1, %2
+%5 = load %4
+%6 = store %3, %5
+%7 = after %3, %6
+%8 = load %7
+%9 = add %5, %8
+%10 = store %3, %9
+%11 = end %10, %2
+%12 = linear %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11
+"""
+
+
+def test_values_are_kept_in_the_output_where_it_is_not_read(worker):
+    """R146: of twice an element, the first one may wait in the output; of an element and what is there, it may not."""
+    assert not refuted(parse(ONTO.format(read="%4")), parse(AROUND), worker)
+    bad = refuted(parse(ONTO.format(read="%2")), parse(AROUND), worker)
+    assert {v.kind for v in bad} == {Kind.ONCE}
