@@ -303,13 +303,16 @@ def _reduce(op: Op) -> Producer:
 
 
 def _make_crossed(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
-    """A row beside what it gives with itself: for each of its elements a Reduce over all of them."""
+    """A row beside what it gives with itself: for each of its elements a Reduce over all of them, or one Reduce for all."""
     outer, n = shape[:-1], shape[-1]
+    ops = (Op.ADD, Op.MUL, Op.MAX) if d is not dt.bool_ else (Op.AND, Op.OR, Op.XOR)
     v = _costly(m, d, shape, budget // 2) if m.draw.chance(50) else m.value(d, shape, budget // 2)
+    if m.draw.chance(30):
+        total = b.reduce(v, m.draw.choice((Op.ADD, Op.MAX)), (len(outer),))
+        return UOp(m.draw.choice(ops), (v, b.expand(b.reshape(total, (*outer, 1)), shape)))
     square = (*outer, n, n)
     other = b.expand(b.reshape(v, (*outer, 1, n)), square)
     mine = m.value(d, (n, n), 1) if m.draw.chance(50) else b.expand(b.reshape(v, (*outer, n, 1)), square)
-    ops = (Op.ADD, Op.MUL, Op.MAX) if d is not dt.bool_ else (Op.AND, Op.OR, Op.XOR)
     crossed = UOp(m.draw.choice(ops), (mine, other))
     if m.draw.chance(30):
         crossed = UOp(Op.WHERE, (UOp(m.draw.choice(COMPARISONS), (mine, other)), crossed, other))

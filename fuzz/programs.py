@@ -48,6 +48,7 @@ class Program:
         self.m = Maker(draw, most, _DTYPES, producers, declared=declared)
         self.memories = [self._memory(most) for _ in range(draw.integer(1, 3))]
         self.values: list[UOp] = []
+        self.crossed = declared.among(tuple(p for p in PRODUCERS if p.name == "crossed"))
 
     def _memory(self, most: int) -> _Memory:
         d, size = self.draw.choice(self.m.dtypes), self.m.extent(most) * self.draw.integer(1, 3)
@@ -93,7 +94,7 @@ class Program:
         x = self.draw.choice(self.memories)
         ref = self.view(x)
         shape = tuple(ref.shape)
-        own, value = None, self.m.value(ref.dtype, shape, self.draw.integer(1, 5))
+        own, value = None, self._new(ref.dtype, shape)
         if self.draw.chance(40):
             own = self.draw.choice((ref, b.flip(ref, [True] * len(shape)), self._beside(ref)))
             value = own if self.draw.chance(20) else UOp(Op.WHERE, (self.m.value(dt.bool_, shape, 1), own, value))
@@ -105,6 +106,12 @@ class Program:
             self.values.append(value)
             self.m.made.setdefault((ref.dtype, shape), []).append(value)
         x.now, x.reads = b.after(x.now, b.store(ref, value, *gate)), []
+
+    def _new(self, d: DType, shape: tuple[int, ...]) -> UOp:
+        """A value to store; sometimes of rows that meet themselves, which a compiler may keep where it writes (R146)."""
+        budget = self.draw.integer(1, 5)
+        rows = [p for p in self.crossed if p.admits(self.m, d, shape, 3)]
+        return rows[0].make(self.m, d, shape, budget) if rows and self.draw.chance(30) else self.m.value(d, shape, budget)
 
     def _beside(self, ref: UOp) -> UOp:
         """The same view of elements beside those of `ref`, which may overlap; `ref` itself where that is all of the memory."""

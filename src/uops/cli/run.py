@@ -73,7 +73,7 @@ def run(
         given = checked(root, npz.load(inputs) if inputs else held) if inputs or held else random_inputs(root, seed)
     result = evaluate(root, given, backend_name, schedule)
     if as_json:
-        head = {"file": file, "backend": backend_name, "seed": None if inputs or held else seed}
+        head = {"file": file, "backend": backend_name, "seed": None if inputs or held or not given else seed}
         buffers = {k: _json(v) for k, v in result.buffers.items()}
         print_json(head | {"values": [_json(v) for v in result.values], "buffers": buffers})
         return
