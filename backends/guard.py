@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from uops.compiler import Compiled, Config, Target
-from uops.compiler.arguments import Place
+from uops.compiler.arguments import Kind, Place
 from uops.spec.errors import Unsound
 from uops.spec.node import UOp
 from uops.spec.result import Result
@@ -73,7 +73,8 @@ class Guarded:
 
 class GuardedProgram(Compiled):
     """A compiled program whose every buffer lies between guard pages: an access outside of one crashes the process, and a write
-    into the slack beside one raises Unsound after the run. For one thread."""
+    into the slack beside one raises Unsound after the run. What nothing writes reads as the pattern, not as what another run left
+    there. For one thread."""
 
     native = False
 
@@ -97,5 +98,6 @@ class GuardedProgram(Compiled):
         array = np.ascontiguousarray(super()._array(place, inputs, variables))
         memory = Guarded(array.nbytes, self.side)
         self._guarded.append(memory)
-        memory.data[:] = array.reshape(-1).view(np.uint8)
+        if place.kind is not Kind.FRESH:
+            memory.data[:] = array.reshape(-1).view(np.uint8)
         return memory.data.view(array.dtype).reshape(array.shape)

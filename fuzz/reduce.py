@@ -4,7 +4,8 @@ Takes: a sample, and `fails`, which says whether a sample shows what the first o
 shrink of `uops.fuzz.shrinks` finds a smaller one that does, or the best found within `most` questions. Every accepted step lowers
 `measure`, so that reduction ends; what is asked about is well-formed, and evaluates in the interpreter if the first sample does:
 else the interpreter's complaint is what is looked for. With `again`, which asks the same where nothing was asked before, the last
-question is whether the result fails there: if not, as of something that fails now and then, the first sample is given.
+questions are whether the result fails there, and if not, as of something that fails now and then, the smallest of each larger
+size on the way to it; the first sample is given where none of `LAST` does.
 """
 
 from __future__ import annotations
@@ -24,20 +25,27 @@ from uops.spec.verify import verify
 Measure = tuple[int, int, int, int, int]
 #: Questions, of which each may run a bisection.
 MOST = 500
+#: Those of them at most that are kept for `again`.
+LAST = 8
 
 
 def reduce(
     sample: Sample, fails: Callable[[Sample], bool], most: int = MOST, again: Callable[[Sample], bool] | None = None
 ) -> Sample:
     """The smallest sample found."""
-    small = _Reduction(sample, fails, most if again is None else most - 1).run()
-    return small if again is None or small is sample or again(small) else sample
+    if again is None:
+        return _Reduction(sample, fails, most).run()
+    last = min(LAST, most // 2)
+    reduction = _Reduction(sample, fails, most - last)
+    reduction.run()
+    return next((s for s in [*reversed(reduction.way.values())][:last] if again(s)), sample)
 
 
 class _Reduction:
     def __init__(self, sample: Sample, fails: Callable[[Sample], bool], most: int) -> None:
         self.best = sample
         self.measure = measure(sample)
+        self.way: dict[int, Sample] = {}  # the smallest of each number of nodes, in the order in which they were accepted
         self.fails = fails
         self.left = most
         self.asked: set[object] = set()
@@ -71,7 +79,7 @@ class _Reduction:
         self.left -= 1
         if not self.fails(c):
             return False
-        self.best, self.measure = c, m
+        self.best, self.measure, self.way[m[0]] = c, m, c
         return True
 
     def _new(self, c: Sample) -> bool:

@@ -3,9 +3,15 @@
 import ctypes
 import mmap
 
+import numpy as np
 import pytest
 
-from uops.backends.guard import Guarded, Side
+from uops.backends.cache import ObjectCache
+from uops.backends.guard import Guarded, GuardedProgram, Side
+from uops.backends.llvm.binding import Tier
+from uops.backends.llvm.target import LlvmTarget
+from uops.spec import build as b
+from uops.spec import dtypes as dt
 from uops.spec.errors import Unsound
 
 
@@ -35,3 +41,12 @@ def test_a_write_into_the_slack_is_found(side: Side, place: int) -> None:
 def test_arrays_of_any_item_size_fit_against_the_page() -> None:
     for item in (1, 2, 4, 8):
         assert Guarded(3 * item).address % item == 0
+
+
+@pytest.mark.parametrize("side", Side)
+def test_what_a_program_does_not_write_is_the_pattern(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not what another run left in that memory, which may be what is right."""
+    program = GuardedProgram(b.add(b.param(0, (5,), dt.int32), 1), LlvmTarget(Tier.FAST, ObjectCache(None)), side)
+    assert program({"p0": np.arange(5, dtype=np.int32)}).values[0].tolist() == [1, 2, 3, 4, 5]
+    monkeypatch.setattr(program, "_run", lambda *given: None)
+    assert program({"p0": np.arange(5, dtype=np.int32)}).values[0].tobytes() == b"\xa5" * 20

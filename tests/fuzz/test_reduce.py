@@ -202,6 +202,20 @@ def test_what_does_not_fail_again_is_not_what_a_reduction_gives(most: int) -> No
     assert has(Op.ADD)(small) and size(small) < size(s)
 
 
+def test_where_the_smallest_does_not_fail_again_a_larger_one_does() -> None:
+    s = drawn(has(Op.ADD), 1, 14)[0]
+    sizes = []
+
+    def again(c: Sample) -> bool:
+        sizes.append(size(c))
+        return len(sizes) == 3
+
+    small = reduce(s, has(Op.ADD), again=again)
+    assert has(Op.ADD)(small)
+    assert size(small) == sizes[2]
+    assert sizes == sorted(set(sizes)) and sizes[0] < size(s)
+
+
 def test_a_shrink_that_raises_ends_no_reduction(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(s: Sample) -> Iterator[Sample]:
         yield s
