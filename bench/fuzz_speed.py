@@ -7,7 +7,8 @@ nodes; `all sizes` is on cases as they come. `differential` generates a case, ta
 fast tier between guard pages, runs and judges; `everything` asks every oracle as often as a campaign does. The parts are measured
 apart, on the same programs, each in all of them at once; machine code is made and linked for several cases together, as campaigns
 have it. Garbage is collected as in a campaign, after as many cases, and cases of another seed go before, so that what a process
-does once is done. A call of np.add on one element, taken between the cases, says how fast the machine was.
+does once is done. A call of np.add on one element, taken between the cases, says how fast the machine was; how Python was built
+matters as much, so that its version is given.
 """
 
 from __future__ import annotations
@@ -170,8 +171,9 @@ def main() -> None:
     small, every = chosen(a.seed, a.cases, a.largest), chosen(a.seed, a.cases, None)
     gc.freeze()
     gc.disable()
-    found: dict[str, Any] = dict(rates(a.backend, a.seed, {"small": small, "all sizes": every}))
+    found: dict[str, Any] = {"python": sys.version, **rates(a.backend, a.seed, {"small": small, "all sizes": every})}
     found["parts"] = parts(a.backend, a.seed, small)
+    print(f"Python {sys.version}")
     for size, of in (("small", f"at most {a.largest} nodes"), ("all sizes", "all sizes")):
         for name, (seconds, adds) in found[size].items():
             bar = f" (bar {BARS[name]:.0f})" if size == "small" else ""
