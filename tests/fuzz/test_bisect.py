@@ -27,6 +27,7 @@ from uops.fuzz.bisect import BACKEND, bisect
 from uops.fuzz.generate import case
 from uops.fuzz.stages import KEEPS, Keeps
 from uops.fuzz.wrong_rule import wrong_step
+from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
@@ -485,6 +486,37 @@ def test_a_sum_in_another_order_is_wrong_only_where_bits_are_kept(name: str, kep
     assert (found is not None) == kept
     if found is not None:
         assert found.fault.message.startswith("output 0, element 0: got 100000008.0 (0x4cbebc21), allowed 100000000.0 (0x4cbebc20)")
+
+
+def column_sums() -> Program:
+    """Sums that are rounded. NumPy adds the numbers of a row eight side by side, and those of columns one after the other."""
+    return b.reduce(p(0, 16, 3, dtype=dt.float64), Op.ADD, (0,)), {"p0": np.random.default_rng(0).standard_normal((16, 3))}
+
+
+def test_the_interpreters_two_machines_may_add_floats_in_two_orders() -> None:
+    """FOUND 079: the machine that schedules are for is compared with itself (R32)."""
+    assert bisect(*column_sums(), LLVM, schedules=2) is None
+
+
+@pytest.mark.parametrize(
+    ("program", "how", "text"),
+    [
+        (column_sums, "schedule", "schedule 0 gives something else: output 0"),
+        (row_sums, "schedule", "schedule 0 gives something else: output 0"),
+        (column_sums, "lanes", "lane by lane: output 0"),
+    ],
+)
+def test_the_machine_of_schedules_is_judged(
+    program: Callable[[], Program], how: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(stage: UOp, inputs: Inputs, **options: Any) -> Any:
+        found = run(stage, inputs, **options)
+        return found._replace(buffers={k: x * 2 for k, x in found.buffers.items()}) if how in options else found
+
+    monkeypatch.setattr(judges, "run", wrong)
+    found = bisect(*program(), LLVM, schedules=2)
+    assert found is not None
+    assert text in found.fault.message
 
 
 def test_the_bytes_of_a_nan_are_any_and_those_beside_it_are_kept() -> None:
