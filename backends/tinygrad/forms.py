@@ -11,7 +11,7 @@ Nothing is evaluated here and no result is repaired. Where a name or a form diff
 - Load is `clone`, a fresh buffer; a gate, on a Load or a Store, is a `where` with the alternative or the old contents;
 - Slice is Shrink and Bitcast of a buffer; Index with a vector is subscription, one axis at a time (R45);
 - what is computed for a Call, whose body stores, is `contiguous`, since such a call takes buffers;
-- a named variable is a bound Variable; an index computed at run time is the integer tensor that it is cast from.
+- a named variable is a bound Variable of its dtype; an index computed at run time is the integer tensor that it is cast from.
 """
 
 from __future__ import annotations
@@ -149,7 +149,8 @@ def _unsupported(s: Scope, u: UOp) -> Node:
 def _param(s: Scope, u: UOp) -> Node:
     arg, lib = u.arg, s.library
     if arg.slot is None:
-        return lib.node.variable(arg.name, *arg.bounds).bind(s.source.number(arg.name) if s.source else 0)
+        typed = () if u.dtype is dt.index else (lib.dtypes[u.dtype],)
+        return lib.node.variable(arg.name, *arg.bounds, *typed).bind(s.source.number(arg.name) if s.source else 0)
     if s.source is not None:
         if not all(isinstance(n, int) for n in u.shape):
             raise Unsupported("an input of symbolic extents", s.backend)

@@ -105,6 +105,7 @@ GRAPHS: dict[str, tuple[Callable[[], UOp], dict[str, Any]]] = {
     "movement":   (lambda: b.pad(b.flip(b.permute(X, (1, 0)), (True, False)), (1, 0), (5, 2)), TWO),
     "tuple":      (lambda: b.tuple_(X, b.cast(Y, dt.float64)), TWO),
     "variable":   (lambda: b.shrink(Y, (b.variable("n", 0, 1),), (2,)), {**TWO, "n": 1}),
+    "number":     (lambda: b.bitcast(b.variable("k", -5, 5, dtype=dt.int32), dt.uint32), _inputs(k=np.int32(-2))),
     "function":   (lambda: b.get(b.function(b.tuple_(b.neg(b.param(0, (3,), dt.int32))), Y), 0), TWO),
     "gated load": (lambda: b.load(Y, b.neg(Y), UOp(Op.CMPLT, (Y, b.const(0, dt.int32)))), TWO),
     "store":      (lambda: b.sink(b.store(b.shrink(BUF, (2,), (3,)), Y)), {**TWO, "b1": np.arange(6, dtype=np.int32)}),
