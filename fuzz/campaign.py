@@ -326,22 +326,20 @@ class _State:
     def merged(self) -> list[Found]:
         """One entry per key, of what was reduced; the findings of a key that were not are in its count."""
         keys: dict[tuple[str, ...], list[int]] = {}
-        kept = self._kept()  # what else was reduced depends on the order in which batches were done
-        small = {k: Triaged.of(self.reduced[k]["triaged"]) for k in kept if k in self.reduced}
+        small = {k: self.reduced[k] for k in self._kept() if k in self.reduced}  # what else was depends on when batches were done
         for k, t in sorted(self.triaged.items()):
             if t is not None:
-                key = t.key if t.place is not None else small[k].key if k in small else _kind(t)
-                keys.setdefault(key, []).append(k)
-        return [self._entry(key, ks) for key, ks in keys.items()]
+                known = t if t.place is not None else Triaged.of(small[k]["triaged"]) if k in small else None
+                keys.setdefault(_kind(t) if known is None else known.key, []).append(k)
+        return [self._entry(key, ks, small.get(ks[0])) for key, ks in keys.items()]
 
-    def _entry(self, key: tuple[str, ...], ks: list[int]) -> Found:
+    def _entry(self, key: tuple[str, ...], ks: list[int], small: Json | None) -> Found:
         k = ks[0]
-        line = self.reduced.get(k)
-        triaged = self.triaged[k] if line is None else Triaged.of(line["triaged"])
+        triaged = self.triaged[k] if small is None else Triaged.of(small["triaged"])
         assert triaged is not None
-        if line is None:
+        if small is None:
             return Found(key, k, triaged, len(ks))
-        return Found(key, k, triaged, len(ks), line["nodes"], f"{name(k, triaged)}.uops")
+        return Found(key, k, triaged, len(ks), small["nodes"], f"{name(k, triaged)}.uops")
 
     def write(self, folder: Path, found: list[Found]) -> None:
         """The files of the findings."""

@@ -180,6 +180,17 @@ def test_what_was_not_reduced_says_so(tmp_path: Path) -> None:
     assert Found(found[0].key, 1, found[0].triaged, 1, 3, "f").unreduced is None
 
 
+def test_what_was_reduced_too_soon_is_not_shown(tmp_path: Path) -> None:
+    """FOUND 081: a late batch may have the findings before it, in whose place another one was reduced."""
+    most = campaign.MOST_REDUCED
+    found = state(tmp_path, [(k, Fault("value", "1 for 2")) for k in range(most + 2)])
+    small = Triaged("allowed", Fault("value", "3 for 4"), None, ("small",)).to_json()
+    for k in range(most + 1):
+        found.learn("reduced", {"k": k, "triaged": small, "nodes": 1, "text": ""})
+        together = min(k + 1, most)
+        assert [(f.k, f.count, f.nodes) for f in found.merged()] == [(0, together, 1), (together, most + 2 - together, None)]
+
+
 @pytest.mark.parametrize(("outcome", "blamed"), [
     (Outcome("crash", None, "exited with status 1"), False), (Outcome("crash", None, "ended by SIGSEGV", "SIGSEGV"), True),
 ])  # fmt: skip
