@@ -307,7 +307,7 @@ def _make_crossed(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     outer, n = shape[:-1], shape[-1]
     ops = (Op.ADD, Op.MUL, Op.MAX) if d is not dt.bool_ else (Op.AND, Op.OR, Op.XOR)
     v = _costly(m, d, shape, budget // 2) if m.draw.chance(50) else m.value(d, shape, budget // 2)
-    if m.draw.chance(30):
+    if math.prod(shape) * n > m.max_elements or m.draw.chance(40):
         total = b.reduce(v, m.draw.choice((Op.ADD, Op.MAX)), (len(outer),))
         return UOp(m.draw.choice(ops), (v, b.expand(b.reshape(total, (*outer, 1)), shape)))
     square = (*outer, n, n)
@@ -322,11 +322,13 @@ def _make_crossed(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
 
 def _costly(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
     """A value that a compiler may rather keep than compute twice."""
-    x = m.value(d, shape, budget)
+    x = m.value(d, shape, budget) if budget > 1 else m.param(d, shape)
     if d.is_float:
-        op = m.draw.choice((Op.EXP2, Op.LOG2, Op.DIV, Op.SQRT))
-        return UOp(op, (x, m.value(d, shape, 1)) if op is Op.DIV else (x,))
-    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (x, filled(b.const(m.draw.choice((3, 5, 7)), d), shape))) if d in dt.INTS else x
+        return UOp(m.draw.choice((Op.EXP2, Op.LOG2)), (UOp(Op.SQRT, (x,)) if m.draw.chance(30) else x,))
+    if d not in dt.INTS:
+        return x
+    by = filled(b.const(m.draw.choice((3, 5, 7)), d), shape) if m.draw.chance(30) else m.value(d, shape, 1)
+    return UOp(m.draw.choice((Op.IDIV, Op.MOD)), (x, by))
 
 
 def _make_marker(m: Maker, d: DType, shape: Shape, budget: int) -> UOp:
@@ -428,7 +430,7 @@ PRODUCERS: tuple[Producer, ...] = (
     Producer("bitcast", lambda m, d, s, n: d is not dt.bool_, _make_bitcast),
     Producer("slice", lambda m, d, s, n: m.inside is None and d is not dt.bool_, _make_slice),
     _reduce(Op.ADD), _reduce(Op.MUL), _reduce(Op.MAX),
-    Producer("crossed", lambda m, d, s, n: bool(s) and n >= 3 and math.prod(s) * s[-1] <= m.max_elements, _make_crossed),
+    Producer("crossed", lambda m, d, s, n: bool(s) and s[-1] > 1 and n >= 3, _make_crossed),
     Producer("function", lambda m, d, s, n: n >= 3 and m.inside is None, effects.make_function),
     Producer("marker", _anything, _make_marker),
     Producer("load", _anything, effects.make_load),

@@ -95,9 +95,9 @@ class Program:
         ref = self.view(x)
         shape = tuple(ref.shape)
         own, value = None, self._new(ref.dtype, shape)
-        if self.draw.chance(40):
-            own = self.draw.choice((ref, b.flip(ref, [True] * len(shape)), self._beside(ref)))
-            value = own if self.draw.chance(20) else UOp(Op.WHERE, (self.m.value(dt.bool_, shape, 1), own, value))
+        if self.draw.chance(50):
+            own = self.draw.choice((ref, ref, b.flip(ref, [True] * len(shape)), self._beside(ref)))
+            value = own if self.draw.chance(15) else UOp(Op.WHERE, (self.m.value(dt.bool_, shape, 1), own, value))
         if x.reads:
             ordered = b.after(x.now, *x.reads)
             ref = _on(ref, x.now, ordered)

@@ -34,7 +34,7 @@ class Plain(Interp):
 
 
 class WrongMax(Interp):
-    """Min in place of Max, on integers."""
+    """Min in place of Max."""
 
     name = "wrong-max"
 
@@ -43,7 +43,7 @@ class WrongMax(Interp):
 
 
 def _minimum(u: UOp) -> UOp | None:
-    if u.op is not Op.MAX or u.dtype.is_float or u.dtype is dt.index:
+    if u.op is not Op.MAX or u.dtype is dt.index:
         return None
     return UOp(Op.WHERE, (UOp(Op.CMPLT, u.src), *u.src))
 
