@@ -1,4 +1,4 @@
-"""R42: a Reduce by Mul of bools is a bool, and Or takes it."""
+"""R42: a Reduce by Mul of bools is a bool; Or takes it, and Where as its condition."""
 
 import sys
 from collections.abc import Callable
@@ -16,7 +16,11 @@ def run(make: Callable[[], Tensor]) -> object:
         return f"RuntimeError: {str(e)[:40]}..."
 
 
-one, other = Tensor([True, False]), Tensor([[1, 2], [3, 4]])
-expected, got = [True, True], run(lambda: one | (other <= other).prod(axis=0))
+one, other, column = Tensor([True, False]), Tensor([[1, 2], [3, 4]]), Tensor([[False], [True]])
+expected = [True, True], [2, 1]
+got = (
+    run(lambda: one | (other <= other).prod(axis=0)),
+    run(lambda: column.expand(2, 3).prod(axis=1).where(1, 2)),
+)
 print(f"expected {expected}, got {got}")
 sys.exit(str(got) != str(expected))

@@ -34,6 +34,12 @@ def after_two() -> Tensor:
     return Tensor(b.after(b.permute((1, 0)).contiguous(), b.shrink(((0, 1), (0, 2))).clone()))
 
 
-expected, got = [[1, 2], [[2, 4], [1, 2]], [[1, 2], [3, 4]]], [run(f) for f in (after_copy, after_sum, after_two)]
+def after_reduce() -> Tensor:
+    """The value is of other memory."""
+    return Tensor(Tensor([1, 2]).realize().uop.after(Tensor([[3, 4]]).realize().sum(axis=1).uop))
+
+
+expected = [[1, 2], [[2, 4], [1, 2]], [[1, 2], [3, 4]], [1, 2]]
+got = [run(f) for f in (after_copy, after_sum, after_two, after_reduce)]
 print(f"expected {expected}, got {got}")
 sys.exit(str(got) != str(expected))
