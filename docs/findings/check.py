@@ -10,6 +10,7 @@ Prints the number of cells per finding and level, then what is not explained; th
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -62,8 +63,11 @@ def check(report: dict[str, Any], document: dict[str, Any]) -> tuple[dict[str, C
 
 
 def main(arguments: list[str]) -> int:
-    report = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-    document = json.loads((Path(arguments[1]) if arguments[1:] else FINDINGS).read_text(encoding="utf-8"))
+    parser = argparse.ArgumentParser(description="Hold the failing cells of a report against the findings.")
+    parser.add_argument("report", type=Path, help="report.json of uops conform")
+    parser.add_argument("findings", type=Path, nargs="?", default=FINDINGS, help=f"by default {FINDINGS.name}")
+    given = parser.parse_args(arguments)
+    report, document = (json.loads(path.read_text(encoding="utf-8")) for path in (given.report, given.findings))
     counts, unexplained = check(report, document)
     for name, finding in document["findings"].items():
         if any(counts[level][name] for level in LEVELS):
