@@ -123,6 +123,6 @@ def _result(m: Mutant, line: Json) -> Result:
 
 
 def median(values: Iterator[float | None]) -> float | None:
-    """The median of what is known."""
+    """The median of what is known, to a thousandth."""
     known = [v for v in values if v is not None]
-    return statistics.median(known) if known else None
+    return round(statistics.median(known), 3) if known else None

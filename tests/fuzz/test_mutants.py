@@ -345,6 +345,10 @@ def test_ctrl_c_ends_in_a_report_and_leaves_no_process(tmp_path: Path) -> None:
     assert not [p for p in told if p.exists() and str(tmp_path).encode() in p.read_bytes()]
 
 
+def test_a_median_has_no_digits_that_nobody_measured() -> None:
+    assert run.median(iter([3.38, None, 3.4])) == 3.39  # the mean of the two is 3.3899999999999997
+
+
 def test_a_report_has_two_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "Hunter", Known([]))
     r = Run(MUTANTS[:4], tmp_path, seconds=5)
