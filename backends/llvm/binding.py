@@ -55,8 +55,8 @@ class Host:
 
 @functools.cache
 def host() -> Host:
-    """This machine, without what LLVM 22.1 makes wrong code with (FOUND L02): with GFNI, bytes that are shifted arithmetically by a 0
-    that only its code generator finds have their lower bits turned where they are negative."""
+    """This machine without GFNI, which LLVM 22.1 makes wrong code with (FOUND L02): where negative bytes are shifted arithmetically
+    by a 0 that only its code generator finds, their lower bits are turned."""
     _initialize()
     features = llvm.get_host_cpu_features().flatten().replace("+gfni", "-gfni")
     return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features, ".".join(map(str, llvm.llvm_version_info)))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llvmlite import binding as llvm
 
 import uops
 from uops.backends.cache import ObjectCache
@@ -213,6 +214,42 @@ def test_a_store_of_lanes_that_the_code_generator_finds_writes_no_others() -> No
         found = np.full(48, 0xA5, np.int32)
         kernel([found.ctypes.data, given.ctypes.data], [0, 0])
         assert found.tolist() == [*range(7, 40), *[0xA5] * 15]
+
+
+def test_bytes_shifted_by_a_0_that_the_code_generator_finds_stay_what_they_are(tier: Tier) -> None:
+    """FOUND L02: no number is 1 and less than 1, so that the count is 0; what is right for every count was wrong for this one."""
+    source = """define void @kernel(ptr %buffers, ptr %scalars) {
+  %from.at = getelementptr ptr, ptr %buffers, i64 1
+  %from = load ptr, ptr %from.at, align 8
+  %to = load ptr, ptr %buffers, align 8
+  %number = load i64, ptr %scalars, align 8
+  %least = icmp sge i64 %number, 1
+  %below = icmp slt i64 %number, 1
+  %both = and i1 %least, %below
+  %count = select i1 %both, i8 32, i8 0
+  %first = insertelement <4 x i8> zeroinitializer, i8 %count, i64 0
+  %counts = shufflevector <4 x i8> %first, <4 x i8> zeroinitializer, <4 x i32> zeroinitializer
+  %small = icmp ult <4 x i8> %counts, splat (i8 8)
+  %clamped = select <4 x i1> %small, <4 x i8> %counts, <4 x i8> splat (i8 7)
+  %x = load <4 x i8>, ptr %from, align 1
+  %y = ashr <4 x i8> %x, %clamped
+  store <4 x i8> %y, ptr %to, align 1
+  ret void
+}
+"""
+    target = LlvmTarget(tier, ObjectCache(None))
+    given, found = np.array([-1, -128, 3, 127], np.int8), np.zeros(4, np.int8)
+    target.load(target.compile(source))([found.ctypes.data, given.ctypes.data], [1, 0])
+    assert found.tolist() == given.tolist()
+
+
+def test_instructions_that_llvm_uses_wrongly_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FOUND L02, on a machine that has not what it takes to run it."""
+    monkeypatch.setattr(binding.llvm, "get_host_cpu_features", lambda: llvm.FeatureMap({"avx": True, "gfni": True}))
+    host = binding.host.__wrapped__()
+    assert not host.has("gfni")
+    assert host.has("avx")
+    assert "-gfni" in host.features.split(",")
 
 
 def test_a_running_kernel_lets_other_threads_run(kernels) -> None:

@@ -43,12 +43,13 @@ def test_the_interpreter_gives_what_the_file_says(path: Path) -> None:
     _judge(load(path), run)
 
 
+@pytest.mark.parametrize("tier", ["full", "fast"])
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
-def test_compiled_code_gives_what_the_file_says(path: Path) -> None:
+def test_compiled_code_gives_what_the_file_says(path: Path, tier: str) -> None:
     test = load(path)
     if test.trap:
         return  # R26: compiled code need not trap
-    _judge(test, get("llvm").run)
+    _judge(test, get("llvm", tier=tier).run)
 
 
 @pytest.mark.parametrize("name", ["llvm", "opencl"])
