@@ -91,7 +91,8 @@ class Worker:
         self.limits = limits
         self.restarts = 0
         self._environment = dict(environment or {})
-        self._settings = {"backend": backend, "options": dict(options or {}), "memory": limits.memory, "path": list(path)}
+        where = [*path, os.getcwd()] if ":" in backend else list(path)  # `module:attribute` may be a file that lies here
+        self._settings = {"backend": backend, "options": dict(options or {}), "memory": limits.memory, "path": where}
         self._process: Process | None = None
         self._sent = 0
 

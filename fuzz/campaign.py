@@ -5,8 +5,9 @@ batches that were done: a campaign that was killed at any moment goes on from it
 one that was not.
 
 A finding is a case and the oracle that objected. Some of each batch (`_PER_BATCH` of each oracle and kind of fault) are *triaged*:
-judged again and bisected. Of findings with one key the one of the least number is reduced and kept; where bisection has nothing
-to say, the reduced programs are what is compared, of the first `MOST_REDUCED` of each oracle and kind of fault.
+judged again and bisected. Of findings with one key the one of the least number is reduced and kept; where no rule, no step and no
+place of an error tells them apart, the reduced programs are what is compared, of the first `MOST_REDUCED` of each oracle and pass
+or kind of fault.
 """
 
 from __future__ import annotations
@@ -147,9 +148,9 @@ class Campaign:
         for t in threads:
             t.join()
         self.crew.close()
+        self.journal.close()
         if self._failure is not None:
             raise self._failure
-        self.journal.close()
         return self.summary()
 
     @property
@@ -311,16 +312,16 @@ class _State:
         yield from (("reduced", k) for k in self._kept() if k not in self.reduced)
 
     def _kept(self) -> list[int]:
-        """The findings that are reduced: the first of each key, and the first ones of each kind that no place tells apart."""
+        """The findings that are reduced: the first of each key, and the first ones of each kind that has to be told apart so."""
         least: dict[tuple[object, ...], int] = {}
         alike: dict[tuple[str, ...], list[int]] = {}
         for k, t in sorted(self.triaged.items()):
             if t is None or t.oracle == GENERATOR:
                 continue
-            if t.place is None and not _kind(t)[2]:
-                alike.setdefault(_kind(t), []).append(k)
-            else:
+            if t.kind[2]:
                 least.setdefault((t.place is None, t.key), k)
+            else:
+                alike.setdefault(t.kind, []).append(k)
         return sorted([*least.values(), *(k for ks in alike.values() for k in ks[:MOST_REDUCED])])
 
     def merged(self) -> list[Found]:
@@ -329,8 +330,8 @@ class _State:
         small = {k: self.reduced[k] for k in self._kept() if k in self.reduced}  # what else was depends on when batches were done
         for k, t in sorted(self.triaged.items()):
             if t is not None:
-                known = t if t.place is not None else Triaged.of(small[k]["triaged"]) if k in small else None
-                keys.setdefault(_kind(t) if known is None else known.key, []).append(k)
+                known = t if t.kind[2] else Triaged.of(small[k]["triaged"]) if k in small else None
+                keys.setdefault(t.kind if known is None else known.key, []).append(k)
         return [self._entry(key, ks, small.get(ks[0])) for key, ks in keys.items()]
 
     def _entry(self, key: tuple[str, ...], ks: list[int], small: Json | None) -> Found:
@@ -347,11 +348,6 @@ class _State:
             if f.file is not None:
                 folder.mkdir(parents=True, exist_ok=True)
                 (folder / f.file).write_text(self.reduced[f.k]["text"], encoding="utf-8")
-
-
-def _kind(t: Triaged) -> tuple[str, ...]:
-    """What a finding that no place tells apart has in common with others: the oracle, the kind of fault, and what raised it."""
-    return t.key[:3]
 
 
 def name(k: int, t: Triaged) -> str:

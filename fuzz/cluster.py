@@ -8,7 +8,9 @@ The only door to `distributed`.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,10 +22,12 @@ from uops.spec.errors import UopsError
 
 #: Seconds to reach a scheduler.
 _PATIENCE = 30
+#: Seconds between two questions whether there are workers, and at most to an answer.
+_PERIOD = 5.0
 
 
 class NoCluster(UopsError):
-    """A scheduler that cannot be reached, has no workers, or has workers that differ; or `distributed` is not installed."""
+    """A scheduler that cannot be reached, goes away or has no workers; workers that differ; or `distributed` is not installed."""
 
 
 class Cluster:
@@ -36,8 +40,9 @@ class Cluster:
             from distributed.comm import get_address_host_port
         except ImportError as e:
             raise NoCluster("a cluster needs the package distributed: install uops[cluster]") from e
-        self.setup, self.limits = setup, limits
+        self.setup, self.limits, self.address = setup, limits, address
         self.restarts = 0
+        self._waits, self._ask_again = "", 0.0
         try:
             get_address_host_port(address)  # a client of what is no address is closed for a minute
             self._client = distributed.Client(address, timeout=_PATIENCE, set_as_default=False)
@@ -77,13 +82,27 @@ class Cluster:
         try:
             found: Json = future.result()
             return found
-        except BaseException:
+        except BaseException as e:
             if self._stopped:
                 raise _stopped() from None
+            if isinstance(e, CancelledError | OSError):  # nobody here has cancelled it
+                raise NoCluster(f"the scheduler at {self.address} has gone; the same command goes on from the journal") from e
             raise
         finally:
             with self._lock:
                 self._futures.discard(future)
+
+    @property
+    def waits(self) -> str:
+        """Asked every few seconds."""
+        if time.monotonic() >= self._ask_again:
+            try:
+                idle = not self._client.nthreads(callback_timeout=_PERIOD)
+            except (OSError, TimeoutError):
+                idle = False  # the jobs say so
+            self._waits = f"{self.address} has no workers" if idle else ""
+            self._ask_again = time.monotonic() + _PERIOD
+        return self._waits
 
     def stop(self) -> None:
         with self._lock:

@@ -54,8 +54,15 @@ class FileTest:
 
 
 def load(path: Path) -> FileTest:
-    """Read a file test. Raises SpecError on a program or directive that cannot be read."""
+    """Read a file test. Raises SpecError on a program or directive that cannot be read; its message begins with the path."""
     text = _text(path)
+    try:
+        return _read(path, text)
+    except SpecError as e:
+        raise SpecError(f"{path}: {e}", claim=e.claim, line=e.line, column=e.column) from e
+
+
+def _read(path: Path, text: str) -> FileTest:
     test = FileTest(path, parse(text))
     found = [(n, m) for n, raw in enumerate(text.splitlines(), 1) if (m := _DIRECTIVE.match(raw.strip()))]
     for n, m in sorted(found, key=lambda item: not _is_of_variable(test.graph, item[1])):  # extents may depend on variables

@@ -80,6 +80,8 @@ class Place(NamedTuple):
     kernel: str | None
 
 
+#: Ops, as `made_of` calls them, that say nothing of a program.
+_LEAVES = frozenset({"buffer", "const", "param"})
 #: Machine code that ends its process.
 MACHINE_CODE = Place("backend", "backend", None, None, None)
 
@@ -95,12 +97,19 @@ class Triaged(NamedTuple):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Findings of one key are one: the oracle, the first bad pass and the rule; else what was raised and where; else what the
-        program is made of."""
-        if self.place is not None:
-            return self.oracle, self.place.pass_, self.place.rule or self.place.step or ""
-        raised_at = signature(self.fault)
-        return self.oracle, self.fault.kind, raised_at, *(() if raised_at else self.made_of)
+        """Findings of one key are one: the oracle, the first bad pass and its rule or step, or, where bisection sees nothing, what
+        was raised and where. Where the last of these is not known, also what the program is made of: its ops, and their dtypes
+        where no pass is known either."""
+        if self.place is None:
+            found = self.oracle, self.fault.kind, signature(self.fault)
+            return found if found[2] else (*found, *self.made_of)
+        placed = self.oracle, self.place.pass_, self.place.rule or self.place.step or ""
+        return placed if placed[2] else (*placed, *sorted({word.partition(":")[0] for word in self.made_of} - _LEAVES))
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        """What findings have in common whose programs have to be reduced to be told apart; the last word is "" of those alone."""
+        return self.key[:3]
 
     def like(self, other: Triaged) -> bool:
         """Whether a smaller program shows the same: the oracle, and the same first bad pass or the same kind of fault; the end of a

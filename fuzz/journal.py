@@ -1,4 +1,4 @@
-"""What a campaign has done so far, on disk: one JSON document per line, forced to the disk with each.
+"""What a campaign has done so far, on disk: one JSON document per line, with a checksum, forced to the disk with each.
 
 The first line is the campaign's heading; a journal with another heading is another campaign's. A last line that was cut off by the
 end of a process or of a machine is taken away when the journal is opened, and what it would have said is done again. A file that is
@@ -11,7 +11,9 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -55,7 +57,7 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed, or its process ends
         except BlockingIOError:
             raise InUse(f"{self.path} is written by another process, whose campaign it is") from None
-        found, good = _read(self.path, _line(heading))
+        found, good = _read(self.path, written(heading))
         if found is not None and found != heading:
             raise OtherCampaign(f"{self.path} is of another campaign: {_difference(found, heading)}")
         if good < self.path.stat().st_size:
@@ -66,7 +68,7 @@ class Journal:
 
     def add(self, line: Json) -> None:
         """Write one line; it is on the disk when this returns."""
-        data = _line(line)
+        data = written(line)
         with self._lock:
             self._file.write(data)
             self._file.flush()
@@ -76,7 +78,10 @@ class Journal:
         """Every line but the heading, in the order of their writing; not for use beside `add`."""
         with self.path.open("rb") as f:
             next(f)
-            yield from map(json.loads, f)
+            for raw in f:
+                found = _parsed(raw)
+                assert found is not None, "it was whole when the journal was opened"
+                yield found
 
     def of(self, key: str) -> list[Json]:
         """The lines about something, in the order of their writing."""
@@ -97,8 +102,14 @@ def tree(package: Path = PACKAGE) -> str:
     return found.hexdigest()
 
 
-def _line(line: Json) -> bytes:
-    return json.dumps(line, separators=(",", ":")).encode() + b"\n"
+#: The end of a line: a key whose value is the checksum of what would be the line without it.
+_END = re.compile(rb',"crc32":"([0-9a-f]{8})"\}\n\Z')
+
+
+def written(line: Json) -> bytes:
+    """A line, which is not empty, as it is on the disk."""
+    data = json.dumps(line, separators=(",", ":")).encode()
+    return b'%s,"crc32":"%08x"}\n' % (data[:-1], zlib.crc32(data))
 
 
 def _difference(found: Json, wanted: Json) -> str:
@@ -121,13 +132,13 @@ def _read(path: Path, heading: bytes) -> tuple[Json | None, int]:
     with path.open("rb") as f:
         for number, raw in enumerate(f, 1):
             if bad:
-                raise NoJournal(f"{path} is damaged: line {bad} is no JSON object; it was left as it is")
+                raise NoJournal(f"{path} is damaged: line {bad} is not as it was written; it was left as it is")
             line = _parsed(raw)
             if line is None:
                 if first is None and not heading.startswith(raw.rstrip(b"\0")):
                     raise NoJournal(f"{path} is no journal: its first line is no heading; it was left as it is")
                 if raw.endswith(b"\n") and b"\0" not in raw:  # neither cut off nor a block that never reached the disk
-                    raise NoJournal(f"{path} is damaged: line {number} is no JSON object; it was left as it is")
+                    raise NoJournal(f"{path} is damaged: line {number} is not as it was written; it was left as it is")
                 bad = number
                 continue
             first = line if first is None else first
@@ -136,9 +147,10 @@ def _read(path: Path, heading: bytes) -> tuple[Json | None, int]:
 
 
 def _parsed(raw: bytes) -> Json | None:
-    """A whole line, None where it is none."""
-    try:
-        found = json.loads(raw) if raw.endswith(b"\n") else None
-    except ValueError:
+    """What was written as this line; None where it is no whole line, or another one than was written."""
+    end = _END.search(raw)
+    if end is None:
         return None
+    data = raw[: end.start()] + b"}"
+    found = json.loads(data) if zlib.crc32(data) == int(end[1], 16) else None
     return found if isinstance(found, dict) else None

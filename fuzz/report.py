@@ -56,8 +56,14 @@ def refused(counts: Counter[str]) -> int:
 
 
 def unheard(s: Summary) -> list[str]:
-    """The oracles that were chosen by name and judged no case."""
-    return [] if s.setup.oracles == DEFAULT else [o for o in s.setup.oracles if not s.counts[f"oracle:{o}"]]
+    """The oracles that judged no case although they were chosen by name, or although there was a case to judge; with the reasons
+    that they gave."""
+    why: dict[str, list[str]] = {o: [] for o in s.setup.oracles}
+    for reason in sorted(k.removeprefix("not asked:") for k in s.counts if k.startswith("not asked:")):
+        name, _, told = reason.partition(", ")
+        why.setdefault(name, []).append(told)
+    silent = [o for o in s.setup.oracles if not s.counts[f"oracle:{o}"] and (why[o] or s.setup.oracles != DEFAULT)]
+    return [f"{o} ({'; '.join(why[o])})" if why[o] else o for o in silent]
 
 
 def was_judged(s: Summary) -> bool:
@@ -135,12 +141,10 @@ _DTYPES = (*dt.STORABLE, dt.index, dt.void)
 
 
 def matrix(doc: Json) -> list[tuple[str, list[int]]]:
-    """Every row of the first document, and how many programs had it with each dtype."""
+    """Every row, and how many programs had it with each dtype: none, too."""
     seen = doc["coverage"].get("row", {})
     names = [d.name for d in _DTYPES]
-    found = {key.partition("|")[0] for key in seen}
-    rows = [r.id for r in ROWS.values() if r.id in found]
-    return [(row, [seen.get(f"{row}|{name}", 0) for name in names]) for row in rows]
+    return [(r.id, [seen.get(f"{r.id}|{name}", 0) for name in names]) for r in ROWS.values()]
 
 
 def rules(doc: Json) -> list[tuple[str, int, int]]:

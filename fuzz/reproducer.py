@@ -28,6 +28,7 @@ from uops.fuzz.schedules import unreadable
 from uops.spec.dialects import Dialect
 from uops.spec.errors import SpecError
 from uops.spec.text import number, show
+from uops.spec.verify import verify
 
 Json = dict[str, Any]
 
@@ -65,6 +66,16 @@ def read(path: Path) -> Reproducer:
     if part := unreadable(about.get("opts") or ""):
         raise _unusable(path, line, f"opts: {part!r} is no OptOp of a kernel (`uops.fuzz.schedules`)")
     return Reproducer(Sample(about.pop("kind"), test.graph, test.inputs, about.pop("opts", None)), about)
+
+
+def of_plain(path: Path, backend: str) -> Reproducer | None:
+    """A TENSOR program with inputs whose file does not say how it was found, as `uops.fuzz.strategies` print them: is what this
+    backend gives allowed? None of a file with a header. Raises SpecError."""
+    if _header(path) is not None:
+        return None
+    test = corpus.load(path)
+    verify(test.graph, Dialect.TENSOR)
+    return Reproducer(Sample("tensor", test.graph, test.inputs), {"oracle": "allowed", "seed": 0, "setup": {"backend": backend}})
 
 
 def dialect_of(path: Path) -> Dialect | None:

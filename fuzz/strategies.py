@@ -1,11 +1,12 @@
 """Hypothesis strategies for users' own tests: the same generator, driven by hypothesis so that failures shrink.
 
-Needs hypothesis (`pip install 'uops[fuzz]'`), else ImportError. A failing program is printed as a file that `uops run` takes.
+Needs hypothesis (`pip install 'uops[fuzz]'`), else ImportError. A failing program is printed as a file that `uops run` and
+`uops fuzz FILE --backend NAME` take; `drawn` gives what a campaign drew, for `hypothesis.example`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 try:
@@ -18,6 +19,7 @@ from uops.backends.answer import leaves
 from uops.backends.contract import Capabilities
 from uops.fuzz import generate, kinds, reproducer
 from uops.fuzz.declared import Declared
+from uops.fuzz.reduce import reduce
 from uops.fuzz.values import array
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
@@ -106,4 +108,16 @@ def samples(draw: Any, /, kind: str = "tensor", capabilities: Capabilities = _EV
     return Sample(*found)
 
 
-__all__ = ["Case", "HypothesisDraw", "Sample", "arrays", "cases", "samples"]
+def drawn(seed: int, k: int, kinds_: Sequence[str] = kinds.DEFAULT, capabilities: Capabilities = _EVERYTHING) -> Sample:
+    """Case `k` of the campaign of a seed, of kinds and of a backend with these capabilities. Raises UnknownKind."""
+    return Sample(*kinds.sample(seed, k, [kind.name for kind in kinds.known(kinds_)], Declared.by(capabilities)))
+
+
+def smaller(found: Case | Sample, fails: Callable[[Sample], bool]) -> Sample:
+    """The smallest program, by the reducer of campaigns, of which `fails` still says so: what hypothesis gives has as few choices
+    as it could find, and not always as few nodes. `found` itself has to fail."""
+    first = found if isinstance(found, Sample) else Sample("tensor", found.graph, found.inputs)
+    return Sample(*reduce(kinds.Sample(*first), lambda s: fails(Sample(*s))))
+
+
+__all__ = ["Case", "HypothesisDraw", "Sample", "arrays", "cases", "drawn", "samples", "smaller"]

@@ -73,6 +73,11 @@ class Crew(Protocol):
         """One of them, for one thread."""
         ...
 
+    @property
+    def waits(self) -> str:
+        """What it waits for before anything goes on; "" if it works."""
+        ...
+
     def stop(self) -> None:
         """End what is being done, from any thread."""
         ...
@@ -168,6 +173,10 @@ class Local:
             examiner = self._idle.pop()
         with examiner:
             yield _Own(examiner)
+
+    @property
+    def waits(self) -> str:
+        return ""
 
     def stop(self) -> None:
         for e in list(self._examiners):

@@ -21,6 +21,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write the golden files of tests/golden instead of comparing")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The corpus first: what was wrong once is the first thing that is asked."""
+    corpus = Path(__file__).parent / "corpus"
+    items.sort(key=lambda item: corpus not in item.path.parents)
+
+
 def validates() -> bool:
     """Whether kernels are validated: where there is a solver. Raises UsageError in CI, where there has to be one."""
     if find_spec("z3") is None and os.environ.get("CI"):

@@ -73,6 +73,13 @@ def test_findings_end_with_1_and_their_files_can_be_asked_again(uops: Any, tmp_p
         other = uops("fuzz", "other.uops")
         assert other.exit_code == 2
         assert says in " ".join(other.output.split())
+    plain = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("; uops fuzz:"))
+    (tmp_path / "plain.uops").write_text(plain)
+    assert "it is no reproducer" in uops("fuzz", "plain.uops").output
+    asked = uops("fuzz", "plain.uops", "--backend", "nomax:NoMax")
+    assert (asked.exit_code, "allowed: valueerror: no Max" in asked.output) == (1, True)
+    assert uops("fuzz", "plain.uops", "--backend", "interp").exit_code == 0
+    assert "no Max" in uops("run", file, "--backend", "nomax:NoMax").output
     ran = uops("run", file, "--json")
     assert ran.exit_code == 0
     assert json.loads(ran.output)["seed"] is None
@@ -134,6 +141,8 @@ def test_wrong_questions_are_said_so(uops: Any) -> None:
         (("--backend", "interp", "--kinds", "tensors"), "no kind is called 'tensors'"),
         (("--backend", "interp", "--oracles", "me"), "no oracle is called 'me'"),
         (("--backend", "interp", "--oracles", ","), "--oracles names nothing"),
+        (("--backend", "interp", "--seconds", "nan"), "nan is no time"),
+        (("--backend", "interp", "--timeout", "nan"), "nan is no time"),
         (("--backend", "interp", "--kinds", ","), "--kinds names nothing"),
         (("--backend", "interp", "--oracles", "allowed,second"), "the oracle second needs a second backend: --against"),
     ):

@@ -73,6 +73,11 @@ def test_every_file_has_its_line(path: Path) -> None:
     assert path.name in FOUND
 
 
+def test_the_corpus_is_first(request: pytest.FixtureRequest) -> None:
+    here = [Path(__file__).parent in item.path.parents for item in request.session.items]
+    assert here == sorted(here, reverse=True)
+
+
 def test_a_wrong_result_is_noticed() -> None:
     test = load(FILES[0])
     assert wrong(test, {0: np.array([1, 1, 1, np.nan], np.float16)})

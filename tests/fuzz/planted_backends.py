@@ -119,16 +119,35 @@ class Dying(LlvmTarget):
         return super().together(sources)
 
 
+class Swapped(LlvmTarget):
+    """A renderer that spells several instructions wrong."""
+
+    def __init__(self, swaps: Sequence[tuple[str, str]]) -> None:
+        super().__init__(Tier.FAST, ObjectCache(None))
+        self.swaps = swaps
+
+    def render(self, linear: UOp) -> str:
+        found = super().render(linear)
+        for right, wrong in self.swaps:
+            found = found.replace(right, wrong)
+        return found
+
+
 class Compiled(CompilerBackend):
     """The llvm backend with a bug of `test_bisect`: behind a pass (`what`), in the renderer (`right`, `wrong`), or a rule. Or one
-    whose toolchain dies at a text."""
+    whose toolchain dies at a text; or one that spells several instructions wrong (`swaps`)."""
 
     name = "planted"
 
-    def __init__(self, what: str | None = None, right: str = "", wrong: str = "", rule: bool = False, dies: str = "") -> None:
+    def __init__(
+        self, what: str | None = None, right: str = "", wrong: str = "", rule: bool = False, dies: str = "",
+        swaps: Sequence[tuple[str, str]] = (),
+    ) -> None:  # fmt: skip
         target: Any = LlvmTarget(Tier.FAST, ObjectCache(None))
         if right or dies:
             target = Dying(dies) if dies else test_bisect.Wrong(right, wrong)
+        if swaps:
+            target = Swapped(swaps)
         super().__init__(target)
         if what is not None:
             name, planted = test_bisect.PLANTED[what]

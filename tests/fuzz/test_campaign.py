@@ -111,10 +111,17 @@ def test_findings_of_the_compiler_are_named_by_pass_and_rule(tmp_path: Path) -> 
 
 
 def test_findings_of_the_compiler_are_merged(tmp_path: Path) -> None:
-    found = ran("Compiled", tmp_path, BATCH, options={"right": "fadd ", "wrong": "fsub "}, oracles=("allowed",))
-    assert [f.key for f in found.found] == [("allowed", "backend", "")]
-    assert found.found[0].count > 1
-    assert (found.found[0].nodes or 99) <= 6
+    found = ran("Compiled", tmp_path, 2 * BATCH, options={"right": "fmul ", "wrong": "fadd "}, oracles=("allowed",), kinds=("ops",))
+    assert {f.key[:3] for f in found.found} == {("allowed", "backend", "")}
+    assert sum(f.count for f in found.found) > len(found.found)
+    assert all((f.nodes or 99) <= 6 for f in found.found)
+
+
+def test_findings_of_one_pass_are_told_apart_by_what_is_left_of_them(tmp_path: Path) -> None:
+    swaps = [["xor ", "or "], ["fmul ", "fadd "]]
+    found = ran("Compiled", tmp_path, 4 * BATCH, options={"swaps": swaps}, oracles=("allowed",), kinds=("ops",))
+    assert {("xor",), ("mul",)} <= {f.key[3:] for f in found.found}
+    assert len({f.key for f in found.found}) == len(found.found)
 
 
 def test_a_toolchain_that_dies_is_the_finding_of_the_case_whose_text_it_had() -> None:

@@ -62,6 +62,37 @@ def test_a_cluster_finds_what_one_process_finds_though_a_worker_is_killed(tmp_pa
     }
 
 
+def test_a_scheduler_that_goes_away_is_said_so_and_what_was_done_is_kept(tmp_path: Path, cluster: Any) -> None:
+    c = Campaign(SETUP, tmp_path, cases=4 * CASES, limits=LIMITS, cluster=cluster.scheduler_address)
+
+    def close() -> None:
+        while not c.journal.of("batch"):
+            time.sleep(0.01)
+        cluster.close()
+
+    threading.Thread(target=close, daemon=True).start()
+    with pytest.raises(NoCluster, match="has gone; the same command goes on from the journal"):
+        c.run()
+    again = Campaign(SETUP, tmp_path, cases=CASES, limits=LIMITS)
+    assert again.before > 0
+    assert again.run().cases >= CASES
+
+
+def test_a_cluster_without_workers_is_waited_for(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    c = Campaign(SETUP, tmp_path, cases=CASES, limits=LIMITS, cluster=cluster.scheduler_address)
+    assert c.crew.waits == ""
+    monkeypatch.setattr("uops.fuzz.cluster._PERIOD", 0.5)
+    monkeypatch.setattr(c.crew, "_ask_again", 0.0)
+    cluster.scale(0)
+    for _ in range(100):
+        if c.crew.waits:
+            break
+        time.sleep(0.1)
+    assert c.crew.waits == f"{cluster.scheduler_address} has no workers"
+    c.stop()
+    c.crew.close()
+
+
 def test_no_scheduler_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("uops.fuzz.cluster._PATIENCE", 1)
     with pytest.raises(NoCluster, match=r"no scheduler at tcp://127\.0\.0\.1:9"):

@@ -14,11 +14,12 @@ from uops.backends.llvm.target import LlvmTarget
 from uops.fuzz import coverage, kinds
 from uops.fuzz.campaign import Found, Summary
 from uops.fuzz.examine import Place, Setup, Triaged
-from uops.fuzz.report import document, grouped, refused, sets, unheard, was_judged, write
+from uops.fuzz.report import document, grouped, matrix, refused, sets, unheard, was_judged, write
 from uops.fuzz.stages import Fault
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.ops import Op
+from uops.spec.rows import ROWS
 
 
 def summary() -> Summary:
@@ -73,6 +74,20 @@ def test_what_was_refused_and_who_judged_nothing_is_said(tmp_path: Path) -> None
     assert '<td class="some">3</td>' in page.partition("Call/Function")[2].partition("</tr>")[0]
     del s.counts["oracle:allowed"]
     assert not was_judged(s)
+
+
+def test_whoever_could_not_judge_says_why_though_all_were_asked() -> None:
+    s = summary()
+    assert unheard(s) == []
+    s.counts.update({"not asked:validated, no solver": 3, "not asked:stages, too large": 2, "oracle:stages": 1})
+    assert unheard(s) == ["validated (no solver)"]
+
+
+def test_rows_that_were_never_drawn_are_on_the_page() -> None:
+    shown = dict(matrix(document(summary())))
+    assert sum(shown["Elementwise/Add"]) == 7
+    assert len(shown) == len(ROWS)
+    assert sum(map(sum, shown.values())) == 7
 
 
 def test_a_lowering_is_covered_by_its_passes_and_rules() -> None:

@@ -1,41 +1,62 @@
-"""Memory that is kept from call to call is found, and nothing else is."""
+"""What calls keep is found, whatever it is and however little, and nothing else is."""
 
 from __future__ import annotations
 
+import ctypes
 import mmap
+from collections.abc import Callable
 
-from uops.fuzz.leaks import BYTES, CALLS, leak, telling
+import numpy as np
+import pytest
+
+from uops.fuzz.leaks import CALLS, leak
+
+C = ctypes.CDLL(None)
+C.malloc.restype, C.malloc.argtypes, C.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
 
 
-def result() -> mmap.mmap:
-    """16 KiB that the process had not before, wherever its heap has room."""
-    made = mmap.mmap(-1, 16384)
-    made.write(b"x" * 16384)
-    return made
+def page() -> mmap.mmap:
+    return mmap.mmap(-1, mmap.PAGESIZE)
 
 
-def test_results_that_are_kept_are_a_leak() -> None:
-    kept: list[mmap.mmap] = []
-    found = leak(lambda: kept.append(result()), 16384)
+def of_heap() -> None:
+    C.malloc(8)
+
+
+def of_machine_code() -> None:
+    """Memory of which no object tells."""
+    kept = ctypes.pythonapi.Py_IncRef
+    made = page()
+    kept(ctypes.py_object(made))
+
+
+@pytest.mark.parametrize(("make", "what"), [
+    (object, "blocks"), (lambda: np.zeros(1, np.int8), "blocks"), (lambda: np.zeros(1000), "bytes of the heap"), (page, "mapped"),
+])  # fmt: skip
+def test_results_that_are_kept_are_a_leak(make: Callable[[], object], what: str) -> None:
+    kept: list[object] = []
+    found = leak(lambda: kept.append(make()))
     assert found is not None
     assert found.kind == "leak"
-    assert "512 calls with results of 16384 bytes" in found.message
+    assert what in found.message
 
 
-def test_what_is_given_back_is_none() -> None:
-    assert leak(result, 16384) is None
+@pytest.mark.parametrize("call", [of_heap, of_machine_code])
+def test_what_no_object_holds_is_a_leak(call: Callable[[], None]) -> None:
+    assert leak(call) is not None
 
 
-def test_a_cache_that_fills_once_is_none() -> None:
-    kept: list[mmap.mmap] = []
+@pytest.mark.parametrize("make", [object, lambda: np.zeros(1000), page, lambda: C.free(C.malloc(8))])
+def test_what_is_given_back_is_none(make: Callable[[], object]) -> None:
+    assert leak(make) is None
+
+
+@pytest.mark.parametrize("make", [object, page])
+def test_a_cache_that_fills_once_is_none(make: Callable[[], object]) -> None:
+    kept: list[object] = []
 
     def call() -> None:
-        if len(kept) < 600:
-            kept.append(result())
+        if len(kept) < CALLS + 100:
+            kept.append(make())
 
-    assert leak(call, 16384) is None
-
-
-def test_what_is_too_small_does_not_tell() -> None:
-    assert not telling(BYTES // CALLS - 1)
-    assert telling(BYTES // CALLS + 1)
+    assert leak(call) is None

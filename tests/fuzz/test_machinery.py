@@ -20,7 +20,7 @@ from uops.backends.worker import Limits, Outcome
 from uops.fuzz import campaign, kinds
 from uops.fuzz.campaign import BATCH, Campaign, Found, Summary, _State
 from uops.fuzz.examine import MACHINE_CODE, Setup, Triaged
-from uops.fuzz.journal import Journal, NoJournal, OtherCampaign
+from uops.fuzz.journal import Journal, NoJournal, OtherCampaign, written
 from uops.fuzz.process import Examiner, Lost
 from uops.fuzz.stages import Fault
 
@@ -96,7 +96,8 @@ def _without_starts(path: Path) -> None:
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     for line in lines:
         line.get("batch", {}).pop("start", None)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        del line["crc32"]
+    path.write_bytes(b"".join(map(written, lines)))
 
 
 def test_ctrl_c_does_not_reach_the_processes_of_a_campaign() -> None:
@@ -120,7 +121,7 @@ def test_what_breaks_while_a_campaign_stops_is_no_failure(tmp_path: Path, monkey
     assert not c.run().complete
 
 
-HEAD = b'{"campaign":1}\n'
+HEAD, ONE, TWO = (written({k: v}) for k, v in (("campaign", 1), ("batch", 1), ("batch", 2)))
 
 
 @pytest.mark.parametrize(
@@ -129,9 +130,11 @@ HEAD = b'{"campaign":1}\n'
         (b"my notes\nof years\n", "no journal"),
         (b"my notes", "no journal"),
         (b"[1]\n", "no journal"),
-        (HEAD + b'{"batch":1}\nrubbish\n{"batch":2}\n', "line 3 is no JSON"),
-        (HEAD + b"rubbish\n", "line 2 is no JSON"),
-        (HEAD + b"\0\0\n" + b'{"batch":2}\n', "line 2 is no JSON"),
+        (HEAD + ONE + b"rubbish\n" + TWO, "line 3 is not as it was written"),
+        (HEAD + b"rubbish\n", "line 2 is not as it was written"),
+        (HEAD + b"\0\0\n" + TWO, "line 2 is not as it was written"),
+        (HEAD + ONE.replace(b"1", b"3", 1) + TWO, "line 2 is not as it was written"),
+        (HEAD + b'{"batch":1}\n', "line 2 is not as it was written"),
     ],
 )
 def test_a_file_that_is_no_whole_journal_is_refused_and_left_alone(data: bytes, says: str, tmp_path: Path) -> None:

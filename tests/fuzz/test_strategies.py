@@ -8,18 +8,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hypothesis import HealthCheck, Phase, given, settings
+import pytest
+from hypothesis import HealthCheck, Phase, example, find, given, settings
 
 from uops.backends.answer import leaves
 from uops.cli.fuzz import fuzz
 from uops.cli.run import run
-from uops.fuzz import corpus
+from uops.fuzz import corpus, kinds
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.generate import generate
 from uops.fuzz.journal import PACKAGE
 from uops.fuzz.kinds import KINDS
 from uops.fuzz.oracles import ORACLES
-from uops.fuzz.strategies import Case, Sample, cases, samples
+from uops.fuzz.reproducer import size
+from uops.fuzz.strategies import Case, Sample, cases, drawn, samples, smaller
 from uops.spec import dtypes as dt
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
@@ -64,6 +66,36 @@ def test_a_failing_test_prints_its_program(tmp_path: Path) -> None:
     done = pytested(tmp_path, seen)
     assert done.returncode == 1
     assert re.search(r"case=Case of\n.*%0 = ", done.stdout, re.DOTALL)
+
+
+@pytest.mark.parametrize("kind", ["ops", "kernels"])
+def test_a_case_of_a_campaign_is_one_of_a_test(kind: str) -> None:
+    found, again = drawn(3, 8, (kind,)), kinds.sample(3, 8, (kind,))
+    assert (found.kind, found.graph) == (kind, again.graph)
+    assert found.inputs.keys() == again.inputs.keys()
+    seen: list[UOp] = []
+
+    @settings(max_examples=1, database=None, deadline=None, suppress_health_check=QUIET, phases=[Phase.explicit])
+    @example(found)
+    @given(samples(kind))
+    def test(s: Sample) -> None:
+        seen.append(s.graph)
+
+    test()
+    assert seen == [again.graph]
+
+
+def test_what_hypothesis_finds_is_made_smaller(tmp_path: Path) -> None:
+    def fails(s: Case | Sample) -> bool:
+        return any(u.op is Op.ADD and u.dtype is dt.int32 for u in toposort(s.graph))
+
+    found = find(
+        cases(max_nodes=8), fails, settings=settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
+    )
+    small = smaller(found, fails)
+    assert fails(small)
+    assert size(small) <= 2
+    assert repr(small).startswith("Sample of tensor\n")
 
 
 def test_without_hypothesis_the_extra_is_named() -> None:

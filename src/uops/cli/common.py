@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -84,6 +85,8 @@ def backend(name: str) -> Backend:
         raise registry.UnknownBackend(
             f"no backend is called {name!r}; known: {', '.join(dict.fromkeys(backend_names()))} (or module:attribute)"
         )
+    if ":" in name and os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # where worker processes look for it, too
     return registry.get(name)
 
 
@@ -98,6 +101,13 @@ def backend_option(**settings: Any) -> Callable[[F], F]:
 
 def json_option() -> Callable[[F], F]:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")
+
+
+def a_time(ctx: click.Context, option: click.Parameter, value: float | None) -> float | None:
+    """What is no number is no time: nothing would be longer."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is no time")
+    return value
 
 
 def program_argument() -> Callable[[F], F]:

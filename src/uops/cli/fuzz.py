@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend_option, console, json_option, print_json, to_reader, values_as_written, worker_name
+from uops.cli.common import a_time, backend_option, console, json_option, print_json, to_reader, values_as_written, worker_name
 from uops.cli.conform import unwritable
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ NOTHING_JUDGED, INTERRUPTED = 2, 130
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, readable=True))
 @backend_option(help="Who is tested: a registered name, module:attribute, or interp.")
 @click.option("--cases", "-n", type=click.IntRange(1), help=f"How many cases.  [default: {CASES:,}, unless --seconds is given]")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), help="For how long cases are begun.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), callback=a_time, help="For how long cases are begun.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides every case.")
 @click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Worker processes.")
 @click.option("--kinds", default="tensor", show_default=True, metavar="NAMES", help="Kinds of programs, with commas; or all.")
@@ -41,6 +41,7 @@ NOTHING_JUDGED, INTERRUPTED = 2, 130
 @click.option(
     "--timeout",
     type=click.FloatRange(0, min_open=True),
+    callback=a_time,
     default=TIMEOUT,
     show_default=True,
     metavar="SECONDS",
@@ -59,9 +60,9 @@ def fuzz(
 
     What fails is bisected, and reduced to a small program.
 
-    With FILE, a reproducer from such a run, ask the oracle that found it once more, on the same backend or on another. A campaign
-    goes on from what the report directory holds, if that is of the same campaign. Exit status 1 if something was found, 2 if
-    nothing that the backend does was judged.
+    With FILE, a reproducer from such a run, ask the oracle that found it once more, on the same backend or on another; of any
+    other program with its inputs, ask whether what the backend gives is allowed. A campaign goes on from what the report directory
+    holds, if that is of the same campaign. Exit status 1 if something was found, 2 if nothing that the backend does was judged.
     """
     values_as_written("fuzz")
     if listing:
@@ -138,8 +139,13 @@ def _progress(campaign: Campaign) -> Iterator[Progress]:
     )
     with Progress(*columns, console=out, transient=True, disable=not out.is_terminal) as bar:
         task = bar.add_task(f"{campaign.setup.backend}, seed {campaign.setup.seed}", total=campaign.cases, rate="", found="")
+        waits = ""
 
         def advance(c: Campaign) -> None:
+            nonlocal waits
+            if c.crew.waits != waits:
+                waits = c.crew.waits
+                out.print(f"waiting: {waits}" if waits else "goes on", markup=False)
             findings = sum(c.state.raw.values())
             found = f"[bold red]{findings} findings[/]" if findings else "nothing found"
             bar.update(task, completed=c.state.done_cases, rate=f"{c.rate:,.0f} cases/s", found=found)
@@ -196,9 +202,9 @@ def _replay(file: Path, name: str | None, timeout: float, as_json: bool) -> int:
     from uops.fuzz.examine import Setup
     from uops.fuzz.oracles import AGAINST, COMPILER, ORACLES
     from uops.fuzz.process import LIMITS, Examiner
-    from uops.fuzz.reproducer import read
+    from uops.fuzz.reproducer import of_plain, read
 
-    sample, about = read(file)
+    sample, about = (of_plain(file, worker_name(name)) if name else None) or read(file)
     setup = Setup.of(about["setup"])
     needs = ORACLES[about["oracle"]].needs if about["oracle"] in ORACLES else frozenset()
     if AGAINST in needs and not setup.against:

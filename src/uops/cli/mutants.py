@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import console, json_option, print_json, to_reader
+from uops.cli.common import a_time, console, json_option, print_json, to_reader
 from uops.cli.conform import unwritable
 
 if TYPE_CHECKING:
@@ -24,16 +23,9 @@ JOBS = min(2, os.cpu_count() or 1)
 NOT_HUNTED, INTERRUPTED = 2, 130
 
 
-def _a_time(ctx: click.Context, option: click.Parameter, value: float) -> float:
-    """What is no number is no time: no hunt would be shorter."""
-    if math.isnan(value):
-        raise click.BadParameter("nan is no time")
-    return value
-
-
 @click.command()
 @click.option(
-    "--seconds", type=click.FloatRange(0, min_open=True), callback=_a_time, default=SECONDS, show_default=True,
+    "--seconds", type=click.FloatRange(0, min_open=True), callback=a_time, default=SECONDS, show_default=True,
     help="Time for one hunt.",
 )  # fmt: skip
 @click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Mutants hunted at a time.")
