@@ -96,3 +96,19 @@ def test_drawn_cases_count_their_judges_once() -> None:
         c = Context(kinds.sample(2, k), subject, seed=k)
         assert oracles.first_fault(c, oracles.named(["reference", "allowed"])) is None
         assert (c.counts["oracle:reference"], c.counts["oracle:allowed"]) == (1, 1)
+
+
+def test_a_program_that_keeps_its_results_leaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Any] = []
+
+    class Keeping(oracles.Compiled):
+        def __call__(self, inputs: Any) -> Any:
+            kept.append(super().__call__(inputs).values)
+            return kept[-1]
+
+    c = context()
+    assert oracles.first_fault(c, oracles.named(["leaks"])) is None
+    monkeypatch.setattr(oracles, "Compiled", Keeping)
+    found = oracles.first_fault(c, oracles.named(["leaks"]))
+    assert found is not None
+    assert found[1].kind == "leak"
