@@ -18,6 +18,7 @@ from uops.compiler.compiled import steps
 from uops.compiler.passes.callify import highest_unique
 from uops.compiler.rewrite import Rule
 from uops.compiler.rules import INDEXING
+from uops.fuzz.batch import along
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.kinds import Sample
 from uops.fuzz.shrinks import values
@@ -63,12 +64,41 @@ def _permuted(s: Sample, draw: SeededDraw) -> Related | None:
     shape = _one_value(s)
     if shape is None or len(shape) < 2:
         return None
-    order = list(range(len(shape)))
-    for k in range(len(order) - 1, 0, -1):
-        j = draw.integer(0, k)
-        order[k], order[j] = order[j], order[k]
+    order = _order(len(shape), draw)
     inverse = [order.index(k) for k in range(len(order))]
     return Related(s._replace(graph=b.permute(s.graph, order)), _only(lambda a: a.transpose(inverse)))
+
+
+def _order(n: int, draw: SeededDraw) -> list[int]:
+    """The first numbers in any order."""
+    order = list(range(n))
+    for k in range(n - 1, 0, -1):
+        j = draw.integer(0, k)
+        order[k], order[j] = order[j], order[k]
+    return order
+
+
+def _batched(s: Sample, draw: SeededDraw) -> Related | None:
+    """The same program, of inputs in another order along an axis of all of them that has to do with the order."""
+    values = s.graph.src if s.graph.op is Op.TUPLE else (s.graph,)
+    shape = tuple(values[0].shape)
+    if any(tuple(u.shape) != shape or isinstance(u.device, tuple) for u in values):
+        return None
+    found = [(axis, put) for axis, n in enumerate(shape) if isinstance(n, int) and n > 1 and (put := along(values, axis))]
+    if not found:
+        return None
+    axis, put = draw.choice(found)
+    order = _order(int(shape[axis]), draw)
+    inverse = [order.index(k) for k in range(len(order))]
+    inputs = dict(s.inputs)
+    for u, place in put.items():
+        key = f"b{u.arg.unique}" if u.op is Op.BUFFER else f"p{u.arg.slot}"
+        if key in inputs:
+            inputs[key] = np.take(np.asarray(inputs[key]), order, place)
+    return Related(
+        s._replace(inputs=inputs),
+        lambda outputs: {k: v.take(inverse, axis) if isinstance(k, int) else v for k, v in outputs.items()},
+    )
 
 
 def _flipped(s: Sample, draw: SeededDraw) -> Related | None:
@@ -243,6 +273,7 @@ IDENTITIES: tuple[Callable[[UOp, SeededDraw, UOp], UOp | None], ...] = (
 
 RELATIONS: tuple[Relation, ...] = (
     Relation("permuted", "a permuted output is permuted", _permuted),
+    Relation("batched", "inputs permuted along an axis that goes through the program permute the output", _batched),
     Relation("flipped", "a flipped output is flipped", _flipped),
     Relation("padded", "a padded output has the output inside", _padded),
     Relation("split", "two parts of an output, joined, are the output", _split),

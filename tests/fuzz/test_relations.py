@@ -10,10 +10,13 @@ from uops.compiler.compiled import steps
 from uops.compiler.passes import select
 from uops.compiler.rules import INDEXING
 from uops.fuzz import kinds
+from uops.fuzz.batch import along
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.kinds import Sample
 from uops.fuzz.relations import IDENTITIES, RELATIONS, Relation, _above, _places, related, without
 from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
 from uops.spec.node import toposort
 from uops.spec.ops import Op
@@ -21,7 +24,7 @@ from uops.spec.verify import verify
 
 
 def samples() -> list[Sample]:
-    return [kinds.sample(4, k, ("tensor", "programs", "bodies")) for k in range(60)]
+    return [kinds.sample(4, k, ("tensor", "programs", "bodies", "rules", "reduces")) for k in range(150)]
 
 
 def same(x: object, y: object) -> bool:
@@ -42,7 +45,7 @@ def test_a_related_program_gives_the_same(relation: Relation) -> None:
         wanted = outputs_of(run(s.graph, s.inputs))
         got = found.back(outputs_of(run(found.sample.graph, found.sample.inputs)))
         assert all(same(v, got[key]) for key, v in wanted.items()), (k, relation.name)
-        assert found.sample.graph is not s.graph or relation.name in ("renamed", "flipped", "permuted")
+        assert found.sample.graph is not s.graph or relation.name in ("renamed", "flipped", "permuted", "batched")
         tried += 1
     assert tried > 15
 
@@ -63,6 +66,33 @@ def test_an_identity_changes_nothing(form: object) -> None:
         assert new in toposort(graph)
         tried += 1
     assert tried > 8
+
+
+def test_an_axis_that_an_op_lies_across_is_none_of_a_batch() -> None:
+    x, y = b.param(0, (4, 3), dt.int32), b.param(1, (4, 1), dt.int32)
+    rows = b.add(b.reduce(x, Op.ADD, (1,)), y)
+    assert along([rows], 0) == {x: 0, y: 0}
+    assert along([b.permute(rows, (1, 0))], 1) == {x: 0, y: 0}
+    assert along([b.reshape(b.add(x, b.expand(y, (4, 3))), (2, 2, 3))], 0) is None
+    assert along([b.reshape(x, (1, 4, 3))], 1) == {x: 0}
+    assert along([b.add(x, b.expand(b.reduce(y, Op.MAX, (0,)), (4, 3)))], 0) == {x: 0}
+    assert along([b.add(x, b.expand(y, (4, 3)))], 1) == {x: 1}
+    assert along([b.flip(x, (True, False))], 0) is None
+    assert along([b.pad(x, (1, 0), (6, 3))], 0) is None
+    assert along([b.pad(x, (0, 1), (4, 5))], 0) == {x: 0}
+    assert along([b.add(b.param(0, (2, 1), dt.int32), b.param(1, (1, 2), dt.int32))], 0) == {b.param(0, (2, 1), dt.int32): 0}
+    memory = b.buffer(4, dt.int32, unique=1)
+    assert along([b.reshape(memory, (4, 1)), y], 0) == {memory: 0, y: 0}
+    square = b.param(2, (3, 3), dt.int32)
+    assert along([b.add(square, b.permute(square, (1, 0)))], 0) is None
+
+
+def test_an_op_across_the_batch_is_seen() -> None:
+    """What is left out of `_place` or `_below` would be a false alarm: rows that are added up are of no batch."""
+    x = b.param(0, (4, 3), dt.int32)
+    crossed = b.add(x, b.flip(x, (True, False)))
+    assert along([crossed], 0) is None
+    assert along([crossed], 1) == {x: 1}
 
 
 def test_most_programs_have_a_relation() -> None:
