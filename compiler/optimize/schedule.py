@@ -24,6 +24,7 @@ from uops.compiler.log import decided, note
 from uops.compiler.loops import in_order
 from uops.compiler.optimize.parallel import free_loops, memory_of
 from uops.compiler.passes.accumulate import identity
+from uops.compiler.passes.idle import gated
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.compiler.target import PLAIN, Machine
@@ -100,7 +101,7 @@ def sink(s: Schedule) -> UOp:
     body = B.nested(effect, sorted((r for r in s.outputs if r not in single), key=lambda r: _depth(s, r)))
     done = UOp(Op.SINK, (body,), SinkArg(s.name))
     note("loops", effect, done)
-    return done
+    return gated(done, Rewriter(INDEXING))
 
 
 def _depth(s: Schedule, r: UOp) -> tuple[bool, int, int]:

@@ -14,6 +14,7 @@ from uops.compiler.linear import between
 from uops.compiler.log import active, note
 from uops.compiler.passes.bodies import canonical
 from uops.compiler.passes.callify import extent
+from uops.compiler.passes.idle import gated
 from uops.compiler.passes.views import ZERO
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
@@ -216,6 +217,7 @@ def _finished(number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable
     memory = _memories(simple)
     body = B.nested(body, [put.get(r, r) for r in ranges])
     note("loops", simple, body, kernel=number)
+    body = gated(body, simplify)
     named = [u for u in nodes_of(body, Op.PARAM) if u.arg.name is not None]
     slots: dict[UOp, UOp] = {u: u.replace(arg=_variable(u.arg, k)) for k, u in enumerate(named, len(memory))}
     for k, m in enumerate(memory):

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from uops.compiler.linear import number
+from uops.compiler.passes.accumulate import identity
 from uops.compiler.passes.elements import place_of
 from uops.compiler.passes.kernels import Part, Place, flat_param, within
 from uops.compiler.passes.views import STEP, TRUE, ZERO
@@ -50,10 +51,12 @@ def _stack(state: Rangeify, u: UOp, place: Place) -> list[Part]:
 
 
 def _reduce(state: Rangeify, u: UOp, place: Place) -> list[Part]:
-    """The source on a fresh loop per reduced axis; of a closed form, what it is made of."""
+    """The source on a fresh loop per reduced axis; of a closed form, what it is made of; nothing, where there is nothing."""
     if u in state.closed:
         return _closed(state, u, place)
     s = u.src[0].shape
+    if 0 in s:
+        return []
     kernel = place.kernel
     index = tuple([kernel.loop(s[k], AxisType.REDUCE) if k in u.arg.axes else i for k, i in enumerate(place.coords)])
     kernel.nest((index[k] for k in sorted(u.arg.axes)), frozenset(place.loops()))
@@ -242,6 +245,8 @@ def _accumulate(state: Rangeify, u: UOp, place: Place, parts: Parts) -> UOp:
         value = substitute(form.value, {**put, **read})
         left = [put[form.left[k]] for k in sorted(form.left)]
         return UOp(Op.REDUCE, (value, *left), ReduceArg(u.arg.op)) if left else value
+    if not parts:
+        return identity(u.arg.op, u.dtype)
     ranges = [i for k, i in enumerate(state.parts[u, place][0][1].coords) if k in u.arg.axes and i is not ZERO]
     return UOp(Op.REDUCE, (parts[0], *ranges), ReduceArg(u.arg.op)) if ranges else parts[0]
 

@@ -58,6 +58,13 @@ class Patchwork:
         patch(out, where, part if r is f else bitcast(f, r, part))
         return out
 
+    def has_free_nan(self, ref: Ref, best: Array) -> bool:
+        """Whether an element of `ref`, which are floats, is a NaN with a set: its bits are free (R20)."""
+        found = self.read(ref, best)
+        if found is None or LAYOUT[ref.node.dtype].np.itemsize != self.layout.np.itemsize:
+            return found is not None
+        return bool((np.isnan(found.best) & self.open[self._elements(ref)]).any())
+
     def _overlap(self, ref: Ref) -> Array:
         """The elements of `ref` with a byte of a set."""
         return np.asarray(self._by_byte()[_bytes(ref, places_of(ref))].any(-1))

@@ -212,14 +212,19 @@ class Overlay:
     # Where a value comes from
 
     def keeps_bits(self, scope: Scope, u: UOp) -> bool:
-        """Whether every bit of `u` is known to come from inputs and constants through movement, so that its NaNs keep theirs
-        (R28)."""
+        """Whether every bit of `u` is known to come from inputs and constants through movement and memory, so that its NaNs keep
+        theirs (R28)."""
         stack, seen = [(scope, u)], set()
         while stack:
             here, n = stack.pop()
-            if (here, n) in seen or not n.dtype.is_float or here.cells.get(n).__class__ is Ref:
+            if (here, n) in seen or not n.dtype.is_float:
                 continue
             seen.add((here, n))
+            cell = here.cells.get(n)
+            if cell.__class__ is Ref:
+                if cell.bit is not None and self._finds_free_nan(cell, cell.bit, self.machine.read(cell)):
+                    return False
+                continue
             there = self.stands_for(here, n)
             if there is not None:
                 stack.append(there)
@@ -228,12 +233,20 @@ class Overlay:
             elif n.op in MOVES or n.op in (Op.BITCAST, Op.SLICE):
                 stack.append((here, n.src[0]))
             elif n.op in (Op.STACK, Op.LOAD):
+                ref = here.cells[n.src[0]] if n.op is Op.LOAD else None
+                if ref.__class__ is Ref and self._finds_free_nan(ref, self.bit(here, n), here.cells[n]):
+                    return False
                 stack.extend((here, s) for s in n.src)
             elif n.op is Op.WHERE:
                 stack.extend((here, s) for s in n.src[1:])
             else:
                 return False
         return True
+
+    def _finds_free_nan(self, ref: Ref, bit: int, best: Array) -> bool:
+        """Whether access number `bit` to an address found a NaN that arithmetic had made."""
+        patches = self.patches(ref.storage, bit)
+        return patches is not None and patches.has_free_nan(ref, best)
 
     def product(self, scope: Scope, u: UOp) -> tuple[Value, Value] | None:
         """The factors of `u` where it is a float Mul seen through movement, Neg, markers and Functions, moved as it is (R16,

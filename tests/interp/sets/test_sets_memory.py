@@ -174,6 +174,17 @@ def test_r20_a_nan_that_was_computed_has_free_bits_in_wider_memory_too():
     assert computed.kinds()["any"] and moved.exact
 
 
+def test_r20_a_nan_that_was_computed_has_free_bits_after_memory_and_a_choice():
+    nan = {"p0": np.array([np.nan, 1.0], np.float32), "p1": np.array([True, False])}
+    p, gate = b.param(0, (2,), dt.float32), b.param(1, (2,), dt.bool_)
+    for value, free in ((UOp(Op.MAX, (p, b.const(0.0, dt.float32))), [0]), (b.flip(b.flip(p, (True,)), (True,)), [])):
+        memory = b.assign(_buffer(size=2), value)
+        for bits in (b.where(gate, memory, memory), b.load(memory, b.const(2.0, dt.float32), gate), b.stack(memory, memory)):
+            assert sorted({k % 2 for k in _any(b.bitcast(bits, dt.int32), nan)}) == free
+    overwritten = b.assign(b.assign(_buffer(size=2), UOp(Op.MAX, (p, p))), p)
+    assert _any(b.bitcast(b.where(gate, overwritten, overwritten), dt.int32), nan) == []
+
+
 def test_an_inexact_index_selects_every_possible_element():
     t = np.arange(10, dtype=np.int32)
     where = b.cast(b.mul(b.sin(b.param(1, (2,), dt.float32)), 4.0), dt.int32)

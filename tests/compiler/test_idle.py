@@ -1,0 +1,99 @@
+"""What is read in a loop is not read where the loop runs no iteration, although the place may be known outside of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from uops.compiler.optimize.schedule import apply, begin, sink
+from uops.compiler.passes.callify import callify
+from uops.compiler.passes.expand import expand
+from uops.compiler.passes.rangeify import rangeify
+from uops.interp import run
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec.axes import AxisType
+from uops.spec.dialects import Dialect
+from uops.spec.node import UOp, nodes_of
+from uops.spec.ops import Op
+from uops.spec.optops import Split
+from uops.spec.verify import verify
+
+N = b.variable("n", 0, 1)
+M = b.variable("m", 0, 2)
+
+
+def _repeated(x: UOp, times: int) -> UOp:
+    """Each element of a vector of n elements that often."""
+    n = x.shape[0]
+    return b.reshape(b.expand(b.reshape(x, (n, 1)), (n, times)), (b.mul(n, times),))
+
+
+def _x(*shape: Any) -> UOp:
+    return b.param(0, shape, dt.float32)
+
+
+def _gates(launch: UOp) -> list[UOp]:
+    return [u.src[2] for u in nodes_of(launch, Op.LOAD) if len(u.src) == 3]
+
+
+def _agrees(graph: UOp, launch: UOp, dialect: Dialect) -> None:
+    """For each n the launch leaves what the program gives; a place that is not there would be a Trap."""
+    verify(launch, dialect)
+    (variable,) = [u.arg for u in nodes_of(graph, Op.PARAM) if u.arg.name]
+    for n in range(variable.bounds[1] + 1):
+        shape = [k if isinstance(k, int) else n for k in nodes_of(graph, Op.PARAM)[-1].shape]
+        given = {variable.name: n, "p0": np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape)}
+        (want,) = run(graph, given).values
+        found = run(launch, given).buffers.get("b1", np.empty(0))  # which is written where there is anything
+        assert found[: want.size].tolist() == want.reshape(-1).tolist()
+
+
+@pytest.mark.parametrize(
+    "graph", [b.sqrt(_repeated(_x(N), 3)), b.reduce(_repeated(_x(N), 3), Op.ADD, (0,))], ids=["loop", "reduce"]
+)
+def test_a_place_that_depends_on_no_loop_is_gated_by_those_that_may_not_run(graph: UOp) -> None:
+    launch = rangeify(callify(graph))
+    assert len(_gates(launch)) == 1
+    _agrees(graph, launch, Dialect.KERNEL)
+
+
+@pytest.mark.parametrize("kind", [AxisType.UPCAST, AxisType.UNROLL])
+def test_a_lane_in_which_the_loop_is_gone_from_a_place_gates_it(kind: AxisType) -> None:
+    """(lane * n + r) // 2 is 0 in the first lane, where r < n <= 2."""
+    x = b.reshape(_repeated(_x(M), 2), (2, M))
+    graph = b.reduce(x, Op.ADD, (0, 1)) if kind is AxisType.UNROLL else b.sqrt(b.permute(x, (1, 0)))
+    launch = rangeify(callify(graph))
+    assert not _gates(launch)
+    s = begin(launch.src[0].src[0])
+    assert s is not None
+    made = sink(apply(s, Split(0 if kind is AxisType.UNROLL else 1, 2, kind)))
+    scheduled = launch.replace(src=(launch.src[0].replace(src=(made, *launch.src[0].src[1:])),))
+    assert len(_gates(scheduled)) == 1
+    _agrees(graph, scheduled, Dialect.SCHEDULED)
+    _agrees(graph, expand(scheduled), Dialect.EXPANDED)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        b.add(_x(N, 4), 1.0),
+        b.reduce(_x(N, 4), Op.ADD, (0,)),
+        b.reduce(b.expand(b.reshape(_x(4), (1, 4)), (N, 4)), Op.ADD, (0,)),
+        b.reduce(b.expand(b.reshape(_x(M, 4), (1, M, 4)), (b.variable("k", 0, 3), M, 4)), Op.ADD, (0,)),
+        b.reduce(b.expand(b.reshape(b.flip(_x(M), (True,)), (1, M)), (b.variable("k", 0, 3), M)), Op.ADD, (0,)),
+        b.reduce(_repeated(_x(b.variable("k", 1, 2)), 3), Op.ADD, (0,)),
+    ],
+    ids=["of the loop", "of both loops", "of a known size", "of its own loops", "backwards", "a loop that runs"],
+)
+def test_places_that_are_there_have_no_gate(graph: UOp) -> None:
+    assert not _gates(rangeify(callify(graph)))
+
+
+def test_a_reduction_of_no_elements_is_its_identity() -> None:
+    for op, want in ((Op.ADD, 0), (Op.MUL, 1), (Op.MAX, -np.inf)):
+        launch = rangeify(callify(b.reduce(_x(3, 0), op, (1,))))
+        assert not nodes_of(launch, Op.REDUCE) and not nodes_of(launch, Op.LOAD)
+        assert run(launch, {}).buffers["b1"].tolist() == [want] * 3
