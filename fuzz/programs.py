@@ -156,10 +156,11 @@ def program(draw: Draw, declared: Declared) -> Case:
 
 _UNARY = (b.neg, b.exp2, b.sqrt, b.recip)
 _BINARY = (b.add, b.mul, b.maximum, b.sub)
+_SYMBOLIC = (dt.float32, dt.int32, dt.float32, dt.int16, dt.float16, dt.float64, dt.uint8, dt.int64)
 
 
 class _Symbolic:
-    """Values whose extents are variables, constants, or their sums and products."""
+    """Values whose extents are variables, which may be 0, constants, or their sums and products."""
 
     def __init__(self, draw: Draw, declared: Declared) -> None:
         self.draw, self.declared = draw, declared
@@ -168,9 +169,10 @@ class _Symbolic:
         names = ("n", "m")[: draw.integer(1, 2)]
         self.variables = []
         for name in names:
-            lo, hi = draw.integer(1, 2), draw.integer(3, 12)
+            lo = draw.integer(0, 2)
+            hi = draw.choice((max(lo, 1), 2, draw.integer(3, 12), draw.integer(3, 12)))
             self.variables.append(b.variable(name, lo, hi))
-            self.inputs[name] = draw.integer(lo, hi)
+            self.inputs[name] = draw.choice((lo, draw.integer(lo, hi), hi))
         self.value = self.param([self.variables[0], *(self.draw.choice(self.dims()) for _ in range(draw.integer(0, 1)))])
 
     def dims(self) -> list[Dim]:
@@ -187,7 +189,7 @@ class _Symbolic:
         return x + y if d.op is Op.ADD else x * y
 
     def param(self, shape: list[Dim], d: DType | None = None) -> UOp:
-        dtype = d or self.draw.choice(self.declared.of((dt.float32, dt.int32, dt.float32, dt.int16, dt.float16)))
+        dtype = d or self.draw.choice(self.declared.of(_SYMBOLIC))
         p = b.param(self.slots, shape, dtype)
         self.inputs[f"p{self.slots}"] = array(self.draw, dtype, tuple(self.extent(n) for n in shape), "small")
         self.slots += 1
@@ -202,7 +204,10 @@ class _Symbolic:
 
     def step(self) -> None:
         """One op on top."""
-        options = (self.unary, self.binary, self.permute, self.flip, self.pad, self.shrink, self.merge, self.expand, self.reduce)
+        options = (
+            self.unary, self.binary, self.cast, self.choose, self.permute, self.flip, self.pad, self.shrink, self.merge,
+            self.expand, self.repeat, self.reduce,
+        )  # fmt: skip
         found = self.draw.choice(options)(self.value)
         if math.prod(self.extent(n) for n in found.shape) <= 512:
             self.value = found
@@ -216,6 +221,15 @@ class _Symbolic:
             return self.draw.choice(_BINARY)(x, self.number(x.dtype))
         other = x if self.draw.chance(20) else self.param(shape, x.dtype)
         return self.draw.choice(_BINARY)(x, other)
+
+    def cast(self, x: UOp) -> UOp:
+        return b.cast(x, self.draw.choice(self.declared.of(_SYMBOLIC)))
+
+    def choose(self, x: UOp) -> UOp:
+        other = self.param([1 if self.draw.chance(40) else n for n in x.shape], x.dtype)
+        return b.where(
+            self.draw.choice((b.lt, b.ne))(x, other), x, other if self.draw.chance(50) else b.flip(x, [True] * len(x.shape))
+        )
 
     def permute(self, x: UOp) -> UOp:
         return b.permute(x, tuple(range(len(x.shape)))[::-1])
@@ -237,10 +251,20 @@ class _Symbolic:
         if len(x.shape) < 2:
             return b.reshape(x, (1, *x.shape))
         n, k, *rest = x.shape
-        return b.reshape(x, (b.mul(n, k) if isinstance(n, UOp) or isinstance(k, UOp) else n * k, *rest))
+        return b.reshape(x, (_times(n, k), *rest))
 
     def expand(self, x: UOp) -> UOp:
         return b.expand(b.reshape(x, (1, *x.shape)), (self.draw.choice(self.dims()), *x.shape))
+
+    def repeat(self, x: UOp) -> UOp:
+        """Each element of an axis several times: a place that is a quotient."""
+        if not x.shape:
+            return self.expand(x)
+        k = self.draw.integer(0, len(x.shape) - 1)
+        before, n, behind = x.shape[:k], x.shape[k], x.shape[k + 1 :]
+        times = self.draw.choice((2, 3, 4, *self.variables))
+        wide = b.expand(b.reshape(x, (*before, n, 1, *behind)), (*before, n, times, *behind))
+        return b.reshape(wide, (*before, _times(n, times), *behind))
 
     def reduce(self, x: UOp) -> UOp:
         axes = [k for k in range(len(x.shape)) if self.draw.chance(50)]
@@ -249,6 +273,10 @@ class _Symbolic:
 
 def _plus(n: Dim, k: Dim) -> Dim:
     return b.add(n, k) if isinstance(n, UOp) or isinstance(k, UOp) else n + k
+
+
+def _times(n: Dim, k: Dim) -> Dim:
+    return b.mul(n, k) if isinstance(n, UOp) or isinstance(k, UOp) else n * k
 
 
 def symbolic(draw: Draw, declared: Declared) -> Case:

@@ -27,7 +27,7 @@ from uops.spec.axes import AxisType
 from uops.spec.dialects import MOVEMENT, Dialect
 from uops.spec.errors import CompileError, Trap
 from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ops import ALU, Op
 from uops.spec.verify import verify
 
 
@@ -124,7 +124,8 @@ def test_no_statement_shares_a_view_of_memory() -> None:
 def test_extents_are_variables() -> None:
     symbolic = [s for s in some("symbolic", 60) if any(isinstance(n, UOp) for u in toposort(s.graph) for n in u.shape)]
     assert len(symbolic) > 55
-    assert {Op.REDUCE, Op.PAD, Op.SHRINK, Op.EXPAND, Op.FLIP, Op.PERMUTE, Op.RESHAPE} <= ops("symbolic").keys()
+    assert {Op.REDUCE, Op.PAD, Op.SHRINK, Op.EXPAND, Op.FLIP, Op.PERMUTE, Op.RESHAPE, Op.CAST, Op.WHERE} <= ops("symbolic").keys()
+    assert sum(any(s.inputs.get(n) == 0 for n in "nm") for s in symbolic) > 5, "loops that do not run"
 
 
 def test_chains_reduce_what_was_reduced() -> None:
@@ -170,9 +171,24 @@ def test_kernels_have_workgroups_local_memory_and_barriers() -> None:
     found = ops("kernels")
     assert found[Op.BARRIER] > 20
     types = {u.arg.type for s in some("kernels", 60) for u in toposort(s.graph) if u.op is Op.RANGE}
-    assert {AxisType.GLOBAL, AxisType.LOCAL, AxisType.THREAD, AxisType.UPCAST, AxisType.LOOP, AxisType.REDUCE} <= types
+    assert {AxisType.GLOBAL, AxisType.LOCAL, AxisType.THREAD, AxisType.LOOP} <= types
+    assert {AxisType.UPCAST, AxisType.UNROLL, AxisType.REDUCE} <= types
     spaces = {u.arg.addrspace for s in some("kernels", 60) for u in toposort(s.graph) if u.op is Op.BUFFER}
     assert spaces == {AddrSpace.GLOBAL, AddrSpace.LOCAL}
+
+
+def test_kernels_have_every_number_and_what_is_exact_of_it() -> None:
+    """Sums of small floats would be rounded, and in another order otherwise."""
+    found: dict[dt.DType, set[Op]] = {}
+    for s in some("kernels", 300):
+        for u in toposort(s.graph):
+            if u.op is Op.REDUCE or u.op in ALU:
+                found.setdefault(u.dtype, set()).add(u.arg.op if u.op is Op.REDUCE else u.op)
+    assert {*dt.INTS, *dt.FLOATS} <= found.keys()
+    for d in (dt.float16, dt.bfloat16, dt.fp8e4m3, dt.fp8e5m2):
+        assert found[d] <= {Op.MAX, Op.WHERE}
+    assert found[dt.float32] | found[dt.float64] == {Op.ADD, Op.SUB, Op.MAX, Op.WHERE}
+    assert {Op.ADD, Op.MUL, Op.IDIV, Op.MOD, Op.XOR, Op.SHL, Op.SHR, Op.CAST} <= set().union(*[found[d] for d in dt.INTS])
 
 
 def test_effects_of_kernels_stand_beside_loops_of_lanes() -> None:
