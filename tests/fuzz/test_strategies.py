@@ -89,9 +89,9 @@ def test_what_hypothesis_finds_is_made_smaller(tmp_path: Path) -> None:
     def fails(s: Case | Sample) -> bool:
         return any(u.op is Op.ADD and u.dtype is dt.int32 for u in toposort(s.graph))
 
-    found = find(
-        cases(max_nodes=8), fails, settings=settings(database=None, deadline=None, suppress_health_check=list(HealthCheck))
-    )
+    checks = list(HealthCheck)
+    again = settings(database=None, deadline=None, suppress_health_check=checks, max_examples=1000, phases=[Phase.generate])
+    found = find(cases(max_nodes=8), fails, settings=settings(again, derandomize=True))
     small = smaller(found, fails)
     assert fails(small)
     assert size(small) <= 2
