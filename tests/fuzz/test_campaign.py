@@ -111,7 +111,7 @@ def test_findings_of_the_compiler_are_named_by_pass_and_rule(tmp_path: Path) -> 
 
 
 def test_findings_of_the_compiler_are_merged(tmp_path: Path) -> None:
-    found = ran("Compiled", tmp_path, 2 * BATCH, options={"right": "fmul ", "wrong": "fadd "}, oracles=("allowed",), kinds=("ops",))
+    found = ran("Compiled", tmp_path, 4 * BATCH, options={"right": "fmul ", "wrong": "fadd "}, oracles=("allowed",), kinds=("ops",))
     assert {f.key[:3] for f in found.found} == {("allowed", "backend", "")}
     assert sum(f.count for f in found.found) > len(found.found)
     assert all((f.nodes or 99) <= 6 for f in found.found)
