@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from uops.compiler.fold import fold
 from uops.compiler.passes.callify import storage
-from uops.compiler.rewrite import Rewriter
-from uops.compiler.rules import INDEXING
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.errors import CompileError, SpecError, Trap
-from uops.spec.node import Dim, UOp, substitute, toposort
+from uops.spec.node import Dim, UOp, toposort
 from uops.spec.ops import Op
 
 Array = Any
@@ -140,8 +139,16 @@ def extents(shape: tuple[Dim, ...], variables: Mapping[str, int]) -> Shape:
 def _extent(d: Dim, variables: Mapping[str, int]) -> int:
     if not isinstance(d, UOp):
         return int(d)
-    named = {u: B.index(variables[u.arg.name]) for u in toposort(d) if is_variable(u)}
-    return int(Rewriter(INDEXING)(substitute(d, named)).const)
+    known: dict[UOp, UOp] = {}
+    for u in toposort(d, gate=lambda u: not is_variable(u)):
+        if u.op is Op.CONST:
+            known[u] = u
+            continue
+        value = variables[u.arg.name] if is_variable(u) else fold(UOp(u.op, tuple([known[s] for s in u.src]), u.arg))
+        if value is None:
+            raise Trap(f"a size has no value where {variables}: {u!r} of {[known[s].const for s in u.src]} (R29)")
+        known[u] = B.const(value, u.dtype)
+    return int(known[d].const)
 
 
 # Keys and dtypes

@@ -21,6 +21,7 @@ from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.node import Dim, UOp
 from uops.spec.ops import Op
+from uops.spec.sizes import divides
 
 #: What the values of statements are made of; memory and bodies are the statements' business.
 _VALUES = FEATURES - {"assign", "call", "group", "shards", "everywhere", "sink", "buffer", "slice"}
@@ -186,7 +187,7 @@ class _Symbolic:
         if d.op is Op.CONST:
             return int(d.arg.value)
         x, y = (self.extent(s) for s in d.src)
-        return x + y if d.op is Op.ADD else x * y
+        return x + y if d.op is Op.ADD else x * y if d.op is Op.MUL else x // y
 
     def param(self, shape: list[Dim], d: DType | None = None) -> UOp:
         dtype = d or self.draw.choice(self.declared.of(_SYMBOLIC))
@@ -205,7 +206,7 @@ class _Symbolic:
     def step(self) -> None:
         """One op on top."""
         options = (
-            self.unary, self.binary, self.cast, self.choose, self.permute, self.flip, self.pad, self.shrink, self.merge,
+            self.unary, self.binary, self.cast, self.bits, self.choose, self.permute, self.flip, self.pad, self.shrink, self.merge,
             self.expand, self.repeat, self.reduce,
         )  # fmt: skip
         found = self.draw.choice(options)(self.value)
@@ -224,6 +225,14 @@ class _Symbolic:
 
     def cast(self, x: UOp) -> UOp:
         return b.cast(x, self.draw.choice(self.declared.of(_SYMBOLIC)))
+
+    def bits(self, x: UOp) -> UOp:
+        """The same bytes as another dtype; an axis of more or of fewer elements. Those of an inexact float are anything (R30)."""
+        if x.dtype.is_float:
+            x = self.param(list(x.shape), x.dtype)
+        size, row = x.dtype.itemsize, _times(x.shape[-1], x.dtype.itemsize) if x.shape else None
+        fit = [d for d in self.declared.of(_SYMBOLIC) if d.itemsize == size or (row is not None and divides(d.itemsize, row))]
+        return b.bitcast(x, self.draw.choice(fit or [x.dtype]))
 
     def choose(self, x: UOp) -> UOp:
         other = self.param([1 if self.draw.chance(40) else n for n in x.shape], x.dtype)

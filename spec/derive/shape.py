@@ -148,11 +148,11 @@ def of_slice(u: UOp) -> Shape:
 
 
 def of_bitcast(u: UOp) -> Shape:
-    """A different item size scales the last axis (R46)."""
+    """A different item size scales the last axis (R46). Item sizes are powers of two."""
     old, new, s = u.src[0].dtype.itemsize, u.arg.dtype.itemsize, u.src[0].shape
-    if old == new:
+    if old == new or not s:  # BITCAST.C4 refuses a scalar of another size
         return s
-    return (*s[:-1], s[-1] * old // new)
+    return (*s[:-1], scale_dim(s[-1], old // new) if old > new else part_of_dim(s[-1], new // old))
 
 
 def of_tuple_element(u: UOp) -> Shape:

@@ -175,8 +175,7 @@ def _bitcast_extent(u: UOp, ctx: Context) -> str | None:
         return None
     if not t.shape:
         return f"a scalar of {old} bytes to {new}"
-    total_bytes = poly_times(poly(t.shape[-1]), {(): old})
-    if isinstance(t.shape[-1], UOp) or any(c % new for c in total_bytes.values()):
+    if any(c * old % new for c in poly(t.shape[-1]).values()):
         return f"{show(t.shape[-1])} * {old} bytes are no multiple of {new}"
     return None
 

@@ -83,12 +83,17 @@ def movement() -> dict[str, Case]:
 
 def bits() -> dict[str, Case]:
     x32, x8 = p(0, 2, 3, dtype=dt.uint32), p(0, 2, 8, dtype=dt.uint8)
+    w = p(0, 2, b.mul(b.variable("n", 0, 4), 2), dtype=dt.uint32)
     nan = np.array([0x7FC12345, 0xFF800001, 0x80000000, 1], np.uint32).view(np.float32)
     half = np.array([0x7E01, 0xFC00, 0x8000, 0x0001], np.uint16).view(np.float16)
     return {
         "bitcast same size": (b.bitcast(p(0, 4), dt.int32), {"p0": nan}),
         "bitcast narrower": (b.bitcast(x32, dt.uint8), {"p0": ints(2, 3, dtype=np.uint32)}),
         "bitcast wider": (b.bitcast(x8, dt.uint64), {"p0": ints(2, 8, dtype=np.uint8)}),
+        "bitcast of symbolic rows": (
+            b.bitcast(b.neg(b.bitcast(w, dt.int16)), dt.uint64),
+            {"p0": ints(2, 6, dtype=np.uint32), "n": 3},
+        ),
         "bitcast of a sum": (b.bitcast(b.add(x8, 1), dt.uint16), {"p0": ints(2, 8, dtype=np.uint8)}),
         "bitcast bool": (b.bitcast(p(0, 3, dtype=dt.bool_), dt.uint8), {"p0": np.array([True, False, True])}),
         "slice": (b.slice_(p(0, 8, dtype=dt.uint8), 4, 1, dt.int32), {"p0": ints(8, dtype=np.uint8)}),
@@ -173,6 +178,7 @@ def values() -> dict[str, Case]:
 
 def memory() -> dict[str, Case]:
     a, data = buf(6), {"b1": floats(6)}
+    n = b.variable("n", 0, 3)
     x, xs = p(0, 3), {"p0": floats(3)}
     doubled = b.assign(a, b.mul(a, 2.0))
     first = b.add(a, 1.0)
@@ -204,6 +210,10 @@ def memory() -> dict[str, Case]:
         "store bytes of words": (
             b.store(b.shrink(b.bitcast(buf(2, dtype=dt.uint32), dt.uint8), (1,), (4,)), p(0, 4, dtype=dt.uint8)),
             {"b1": ints(2, dtype=np.uint32), "p0": ints(4, dtype=np.uint8)},
+        ),
+        "store symbolic bytes of words": (
+            b.store(b.bitcast(b.shrink(buf(4, dtype=dt.uint32), (1,), (n,)), dt.uint8), p(0, b.mul(n, 4), dtype=dt.uint8)),
+            {"b1": ints(4, dtype=np.uint32), "p0": ints(8, dtype=np.uint8), "n": 2},
         ),
         "store words into bytes": (
             b.store(b.bitcast(b.shrink(buf(12, dtype=dt.uint8), (4,), (8,)), dt.uint32), p(0, 2, dtype=dt.uint32)),

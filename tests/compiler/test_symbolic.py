@@ -11,7 +11,11 @@ import pytest
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
+from uops.compiler.arguments import extents
+from uops.compiler.rewrite import Rule
+from uops.compiler.rules import INDEXING
 from uops.compiler.runtime import Compiled
+from uops.fuzz.relations import without
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -114,3 +118,22 @@ def test_a_value_outside_of_its_bounds_is_a_trap(name: str, value: int) -> None:
 def test_symbolic_programs_fuse_as_fixed_ones_do() -> None:
     counts = {"product, its rows": 1, "softmax of as many rows": 1, "layernorm of as many rows": 1, "attention over a sequence": 3}
     assert {name: len(compiled(name).program.src) for name in counts} == counts
+
+
+@pytest.mark.parametrize("rule", [r for r in INDEXING if r.name.startswith("fold-")], ids=lambda r: r.name)
+def test_the_size_of_a_result_is_computed_without_rewriting(rule: Rule) -> None:
+    """What a size is under values of its variables is no matter of which rewrite rules there are."""
+    n = b.variable("n", -2, 5)
+    sizes = {
+        "product": (b.mul(n, n), 9), "sum": (b.add(n, 7), 10), "difference": (b.sub(7, n), 4), "quotient": (b.idiv(n, 2), 1),
+        "remainder": (b.mod(n, 2), 1), "greater": (b.maximum(n, 4), 4), "shifted": (b.shl(n, 1), 6),
+        "byte": (b.cast(b.variable("k", 0, 255, dtype=dt.uint8), dt.index), 200),
+    }  # fmt: skip
+    with without(rule):
+        found = extents(tuple(u for u, _ in sizes.values()), {"n": 3, "k": 200})
+    assert dict(zip(sizes, found, strict=True)) == {name: wanted for name, (_, wanted) in sizes.items()}
+
+
+def test_a_size_without_a_value_is_a_trap() -> None:
+    with pytest.raises(Trap, match=r"a size has no value .*\[3, -1\] \(R29\)"):
+        extents((b.shl(b.index(3), b.variable("n", -1, 2)),), {"n": -1})

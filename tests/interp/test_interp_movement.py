@@ -246,6 +246,16 @@ def test_r48_symbolic_shapes():
         value(B.param(1, (n,), dt.int8), n=3, p1=np.zeros(2, np.int8))
 
 
+def test_r46_r48_bitcast_scales_a_symbolic_axis():
+    n = B.variable("n", 0, 4)
+    p = B.param(1, (2, B.mul(n, 2)), dt.float32)
+    for k in range(5):
+        f = np.arange(4 * k, dtype=np.float32).reshape(2, 2 * k)
+        for d in (dt.uint8, dt.int16, dt.uint32, dt.float64):
+            for t in (p, B.neg(B.neg(p))):
+                assert np.array_equal(value(B.bitcast(t, d), n=k, p1=f), f.view(d.name)), (k, d)
+
+
 def test_r48_a_variable_outside_its_bounds_traps():
     n = B.variable("n", 1, 6)
     for bad in (0, 7, -3, 2**90):

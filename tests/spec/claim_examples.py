@@ -244,7 +244,14 @@ claim("SLICE.C8", GOOD[Op.SLICE], _slice(v((8,), idx), i(0), 1))
 claim("SLICE.C9", _slice(v((8,), device=PAIR), i(0), 4), _slice(sharded(0, (8,)), i(0), 4))
 claim("BITCAST.C2", _cast(v((4,), b8), u8), _cast(v((4,), u8), b8), _cast(v((4,), dt.int64), idx), _cast(v(), dt.void))
 claim("BITCAST.C3", GOOD[Op.BITCAST], _cast(v((4,), idx), dt.int64))
-claim("BITCAST.C4", _cast(v((8,), u8), f32), _cast(v((), u8), f32), _cast(v((3,), u8), dt.int16), _cast(v((N,), u8), dt.int16))
+claim(
+    "BITCAST.C4",
+    b.sink(_cast(v((8,), u8), f32), _cast(v((N,)), u8), _cast(v((b.mul(N, 4),), u8), f32)),
+    _cast(v((), u8), f32),
+    _cast(v((3,), u8), dt.int16),
+    _cast(v((N,), u8), dt.int16),
+    _cast(v((b.mul(N, 2),), u8), f32),
+)
 claim("BITCAST.C5", _cast(v((4,), dt.int64, PAIR, 0), u8), _cast(v((4,), u8, PAIR, 0), i32))
 
 # ------------------------------------------------------------------------------------------------------ reduce and call

@@ -183,6 +183,8 @@ def test_r46_bitcast_is_little_endian_and_scales_the_last_axis():
     wide = one(B.bitcast(x, uint16), inputs)
     assert wide.shape == (2, 1) and wide.bits == (0x1234, 0xABCD)
     assert one(B.bitcast(B.bitcast(x, uint16), uint8), inputs).bits == (0x34, 0x12, 0xCD, 0xAB)
+    rows = B.param(0, (2, B.mul(B.variable("n", 0, 2), 2)), uint8)
+    assert one(B.bitcast(rows, uint16), {**inputs, "n": 1}).bits == (0x1234, 0xABCD)
     value = B.add(x, 0)
     assert one(B.bitcast(value, uint16), inputs).bits == (0x1234, 0xABCD)
     assert one(B.bitcast(B.bitcast(value, int16), float16), inputs).bits == (0x1234, 0xABCD)
