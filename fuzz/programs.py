@@ -230,9 +230,9 @@ class _Symbolic:
         """The same bytes as another dtype; an axis of more or of fewer elements. Those of an inexact float are anything (R30)."""
         if x.dtype.is_float:
             x = self.param(list(x.shape), x.dtype)
-        size, row = x.dtype.itemsize, _times(x.shape[-1], x.dtype.itemsize) if x.shape else None
-        fit = [d for d in self.declared.of(_SYMBOLIC) if d.itemsize == size or (row is not None and divides(d.itemsize, row))]
-        return b.bitcast(x, self.draw.choice(fit or [x.dtype]))
+        size = x.dtype.itemsize
+        fit = [d for d in self.declared.of(_SYMBOLIC) if d.itemsize <= size or divides(d.itemsize // size, x.shape[-1])]
+        return b.bitcast(x, self.draw.choice(fit))
 
     def choose(self, x: UOp) -> UOp:
         other = self.param([1 if self.draw.chance(40) else n for n in x.shape], x.dtype)

@@ -175,7 +175,7 @@ def _bitcast_extent(u: UOp, ctx: Context) -> str | None:
         return None
     if not t.shape:
         return f"a scalar of {old} bytes to {new}"
-    if any(c * old % new for c in poly(t.shape[-1]).values()):
+    if new > old and not divides(new // old, t.shape[-1]):
         return f"{show(t.shape[-1])} * {old} bytes are no multiple of {new}"
     return None
 
