@@ -25,9 +25,10 @@ import numpy.typing as npt
 
 from uops.backends.answer import is_variable, leaves
 from uops.backends.arrays import STORAGE
+from uops.interp import run
 from uops.spec import build as b
 from uops.spec.dtypes import DType, Kind
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, Trap
 from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.text import parse
@@ -121,19 +122,24 @@ def _input(test: FileTest, name: str, words: list[str], n: int) -> Any:
         if len(words) != 1:
             raise SpecError(f"line {n}: {name} is one integer, got {len(words)} words", line=n, column=1)
         return int(words[0])
-    shape = tuple(_extent(k, test.inputs) for k in u.shape)
+    try:
+        shape = tuple(extent(k, test.inputs) for k in u.shape)
+    except (SpecError, Trap) as e:
+        raise SpecError(f"line {n}: the shape of {name} is not known: {e}", line=n, column=1) from e
     if len(words) != math.prod(shape):
         raise SpecError(f"line {n}: {name} has shape {shape}, got {len(words)} elements", line=n, column=1)
     return _stack(words, u.dtype, shape)
 
 
-def _extent(n: Dim, inputs: Mapping[str, Any]) -> int:
-    """An extent, under the values of the variables."""
+def extent(n: Dim, inputs: Mapping[str, Any]) -> int:
+    """An extent under the values of the variables, as the interpreter computes it.
+
+    Raises SpecError where one is missing, Trap where there is no such value.
+    """
     if not isinstance(n, UOp):
         return int(n)
-    named = [v for v in toposort(n) if is_variable(v) and v.arg.name in inputs]
-    bounds = substitute(n, {v: b.const(int(inputs[v.arg.name]), v.dtype) for v in named}).min_max
-    return int(bounds[0]) if bounds is not None else 0
+    named = [v for v in toposort(n) if (v.op is Op.DEFINE_VAR or is_variable(v)) and v.arg.name in inputs]
+    return int(run(substitute(n, {v: b.const(int(inputs[v.arg.name]), v.dtype) for v in named}), {}).values[0])
 
 
 def _leaf(graph: UOp, name: str) -> UOp | None:

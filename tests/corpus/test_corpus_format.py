@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from uops.cli.inputs import checked, random_inputs
 from uops.fuzz.corpus import inputs_of, load
 from uops.spec.errors import SpecError
 
@@ -29,6 +30,28 @@ def test_inputs_are_read_with_the_variables_that_they_need(tmp_path: Path) -> No
     assert found["p0"].tolist() == [5, -1]
 
 
+OF_SIZE = """
+%0 = param (), slot=none, name="n", bounds=[0, 12] : index
+%1 = const 1 : index
+%2 = {} %0, %1
+%3 = param (%2), slot=0 : i8
+%4 = neg %3
+"""
+
+
+@pytest.mark.parametrize(("op", "n", "wanted"), [("and", 3, 1), ("and", 2, 0), ("xor", 1, 0), ("xor", 4, 5)])
+def test_sizes_are_those_that_the_interpreter_computes(tmp_path: Path, op: str, n: int, wanted: int) -> None:
+    """The bounds of an And or Xor of two constants may be further apart than its value."""
+    elements = list(range(wanted))
+    path = tmp_path / "x.uops"
+    path.write_text(f"; input p0: {' '.join(map(str, elements))}\n; input n: {n}\n{OF_SIZE.format(op)}", encoding="utf-8")
+    test = load(path)
+    assert test.inputs["p0"].tolist() == elements
+    assert checked(test.graph, test.inputs)["p0"].tolist() == elements
+    made = random_inputs(test.graph, n)
+    assert made["p0"].shape == (made["n"] & 1 if op == "and" else made["n"] ^ 1,)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -39,6 +62,7 @@ def test_inputs_are_read_with_the_variables_that_they_need(tmp_path: Path) -> No
         ("; input n: 1\n; input p0: 0x1ffffffffffffffff", "line 2: input p0 cannot be read"),
         ("; input n: 1\n; input p0: 1.5", "line 2: input p0 cannot be read"),
         ("; input n: 1\n; input p0: 1 2", "line 2: p0 has shape (1,), got 2 elements"),
+        ("; input p0: 1", "line 1: the shape of p0 is not known: variable 'n' is missing"),
         ("; input m: 1", "line 1: the program has no input m"),
         ("; check " + "1" * 5000 + ": 1", "line 1: check 1111"),
     ],

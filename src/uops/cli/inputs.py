@@ -13,13 +13,13 @@ import numpy as np
 
 from uops.backends.answer import is_variable, leaves
 from uops.backends.arrays import STORAGE
+from uops.fuzz.corpus import extent
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.values import array
-from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import Kind
 from uops.spec.errors import SpecError, Trap
-from uops.spec.node import UOp, substitute
+from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 #: Greatest value that a variable is given, if its bounds allow one so small: it may be the size of an array.
@@ -36,10 +36,9 @@ def random_inputs(root: UOp, seed: int) -> dict[str, Any]:
     draw = SeededDraw(seed)
     open_ = _sorted(root)
     inputs: dict[str, Any] = {key: _value(u, draw) for key, u in open_.items() if is_variable(u)}
-    consts = {u: b.const(inputs[key], u.dtype) for key, u in open_.items() if is_variable(u)}
     for key, u in open_.items():
         if key not in inputs:
-            inputs[key] = array(draw, u.dtype, _small(key, substitute(u, consts)), "normal" if u.dtype.is_float else "small")
+            inputs[key] = array(draw, u.dtype, _small(key, u, inputs), "normal" if u.dtype.is_float else "small")
     return inputs
 
 
@@ -54,10 +53,9 @@ def checked(root: UOp, given: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         raise SpecError(f"input {unknown[0]!r} names nothing in the program; it has {', '.join(known) or 'no inputs'}")
     found: dict[str, Any] = {key: _variable(key, u, given) for key, u in known.items() if is_variable(u)}
-    consts = {u: b.const(found[key], u.dtype) for key, u in known.items() if is_variable(u)}
     for key, u in known.items():
         if key not in found and (u.op is Op.PARAM or key in given):
-            found[key] = _array(key, substitute(u, consts), given)
+            found[key] = _array(key, u, tuple(extent(n, found) for n in u.shape), given)
     return found
 
 
@@ -73,8 +71,8 @@ def _variable(key: str, u: UOp, given: Mapping[str, Any]) -> int:
     return value
 
 
-def _array(key: str, u: UOp, given: Mapping[str, Any]) -> Any:
-    shape, wanted = extents(u), STORAGE[u.dtype]
+def _array(key: str, u: UOp, shape: tuple[int, ...], given: Mapping[str, Any]) -> Any:
+    wanted = STORAGE[u.dtype]
     if key not in given:
         raise SpecError(f"input {key!r} is missing: it needs {wanted} of shape {shape}")
     a = np.asarray(given[key])
@@ -110,14 +108,9 @@ def _value(u: UOp, draw: SeededDraw) -> int:
     return draw.integer(lo, min(hi, max(lo, SMALL)))
 
 
-def _small(key: str, u: UOp) -> tuple[int, ...]:
+def _small(key: str, u: UOp, variables: Mapping[str, Any]) -> tuple[int, ...]:
     """The extents of a leaf that is small enough to be made up."""
-    shape = extents(u)
+    shape = tuple(extent(n, variables) for n in u.shape)
     if math.prod(shape) > MOST:
         raise SpecError(f"{key} has shape {shape}, too large to make up; give it with --inputs")
     return shape
-
-
-def extents(u: UOp) -> tuple[int, ...]:
-    """Extents of a leaf whose variables have been replaced by their values."""
-    return tuple(int(n if isinstance(n, int) else n.min_max[0] if n.min_max else 0) for n in u.shape)
