@@ -20,6 +20,18 @@ class SpecError(UopsError):
         self.column = column
 
 
+class SpecIndexError(SpecError, IndexError):
+    """An index, an axis or a position does not exist."""
+
+
+class SpecValueError(SpecError, ValueError):
+    """An argument of the right type has a value that is not allowed."""
+
+
+class SpecTypeError(SpecError, TypeError):
+    """An argument, or an element's dtype, is of a type that is not allowed."""
+
+
 class Trap(UopsError):
     """A failure that the specification defines for this program on these inputs (R26)."""
 

@@ -32,10 +32,11 @@ from uops.spec.errors import SpecError
 from uops.spec.fields import FIELDS, coerce
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.untrusted import BadFile, described, read_text
 
 MAX_DIGITS = 1234  # of 2 ** dtypes.INDEX_BITS
 MAX_DEPTH = 8
-MAX_FILE = 1 << 26  # characters
+MAX_FILE = 1 << 26  # bytes
 _INLINE = 8  # longest Stack written as an operand
 
 # ---------------------------------------------------------------------------------------------------------------- show
@@ -192,15 +193,11 @@ def parse(text: str) -> UOp:
 def parse_file(path: Any) -> UOp:
     """`parse` of a UTF-8 file; the error's message begins with the path."""
     try:
-        with open(path, encoding="utf-8") as f:
-            text = f.read(MAX_FILE + 1)
-        if len(text) > MAX_FILE:
-            raise SpecError(f"the text has more than {MAX_FILE:,} characters", line=1, column=1)
-        return parse(text)
+        return parse(read_text(path, most=MAX_FILE, pipes=True))
     except SpecError as e:
-        raise SpecError(f"{path}: {e}", claim=e.claim, line=e.line, column=e.column) from e
-    except UnicodeDecodeError as e:
-        raise SpecError(f"{path}: not UTF-8 text: {e.reason} at byte {e.start}", line=1, column=1) from e
+        raise SpecError(f"{described(path)}: {e}", claim=e.claim, line=e.line, column=e.column) from e
+    except BadFile as e:
+        raise SpecError(str(e), line=1, column=1) from e
 
 
 def _fail(message: str, token: _Token) -> SpecError:

@@ -186,7 +186,7 @@ def test_hostile_text_takes_bounded_time_and_memory(text: str) -> None:
 
 
 def test_an_endless_file_is_refused() -> None:
-    with pytest.raises(SpecError, match="more than"):
+    with pytest.raises(SpecError, match="is a device"):
         parse_file("/dev/zero")
 
 
@@ -194,5 +194,5 @@ def test_a_file_error_names_the_file(tmp_path: object) -> None:
     path = f"{tmp_path}/bad.uops"
     with open(path, "wb") as f:
         f.write(b"\xff\xfe")
-    with pytest.raises(SpecError, match=r"bad\.uops: not UTF-8"):
+    with pytest.raises(SpecError, match=r"bad\.uops:1 is not UTF-8"):
         parse_file(path)

@@ -1,0 +1,18 @@
+"""Files and texts that somebody else may have made: every reader, every writer and every printer of ours goes through here.
+
+`reader` takes bytes, text and JSON from a path within a size, and never waits for a pipe or a device. `writer` replaces a file
+whole or leaves it as it was. `sealed` ties stored bytes to the question that they answer. `printable` makes text safe for a
+terminal and for a file in UTF-8. Nothing here imports anything of ours but the errors.
+"""
+
+from uops.spec.untrusted.printable import printable
+from uops.spec.untrusted.reader import BadFile, described, read_bytes, read_json, read_text
+from uops.spec.untrusted.sealed import Damaged, seal, unseal
+from uops.spec.untrusted.writer import write_bytes, write_text
+
+__all__ = [
+    "BadFile", "read_bytes", "read_text", "read_json", "described",
+    "write_bytes", "write_text",
+    "Damaged", "seal", "unseal",
+    "printable",
+]  # fmt: skip

@@ -1,0 +1,87 @@
+"""Read a file of unknown origin: a regular file, within a size, or an error of one line that names it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from typing import Any
+
+from uops.spec.errors import UopsError
+from uops.spec.untrusted.printable import printable
+
+#: Bytes of a file, at most, where the caller says nothing else.
+MOST_BYTES = 1 << 28
+_BOM = b"\xef\xbb\xbf"
+_KINDS = {
+    stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}  # fmt: skip
+
+Path = str | os.PathLike[str]
+
+
+class BadFile(UopsError, ValueError):
+    """A file cannot be read as what it should be. The message is one line that names the file, and the place where there is one."""
+
+
+def described(path: Path) -> str:
+    """The name of a file, for a message."""
+    return printable(os.fsdecode(path)).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def read_bytes(path: Path, *, most: int = MOST_BYTES, pipes: bool = False, follow_links: bool = True) -> bytes:
+    """Return the contents of a regular file; with `pipes`, also of a pipe, until its writer closes it.
+
+    Raises BadFile if it is a directory or a device, or has more than `most` bytes; OSError if the system refuses. Without `pipes`
+    it never blocks, and it never reads more than `most` bytes, whatever the file does meanwhile.
+    """
+    flags = os.O_RDONLY | os.O_CLOEXEC | (0 if pipes else os.O_NONBLOCK) | (0 if follow_links else os.O_NOFOLLOW)
+    handle = os.open(path, flags)
+    try:
+        info = os.fstat(handle)
+        if not (stat.S_ISREG(info.st_mode) or (pipes and stat.S_ISFIFO(info.st_mode))):
+            raise BadFile(f"{described(path)} is {_KINDS.get(stat.S_IFMT(info.st_mode), 'no regular file')}; expected a file")
+        if info.st_size <= most:
+            with open(handle, "rb", closefd=False) as f:
+                data = f.read(most + 1)
+            if len(data) <= most:
+                return data
+    finally:
+        os.close(handle)
+    raise BadFile(f"{described(path)} has more than the {most:,} bytes that are read")
+
+
+def read_text(path: Path, *, most: int = MOST_BYTES, pipes: bool = False) -> str:
+    """Return the text of a UTF-8 file, without the byte order mark that some editors put first; line ends become newlines.
+
+    Raises as `read_bytes` does, and BadFile with the line if it is no UTF-8.
+    """
+    data = read_bytes(path, most=most, pipes=pipes).removeprefix(_BOM)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as e:
+        line = data.count(b"\n", 0, e.start) + 1
+        raise BadFile(f"{described(path)}:{line} is not UTF-8 text: {e.reason} (byte 0x{data[e.start]:02x})") from None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_json(path: Path, *, most: int = MOST_BYTES) -> Any:
+    """Return the value of a JSON file. Raises as `read_text` does, and BadFile with the place if it is no JSON."""
+    return parse_json(read_text(path, most=most), described(path))
+
+
+def parse_json(text: str | bytes, what: str) -> Any:
+    """Return the value of a JSON text; `what` names it in messages. Raises BadFile, however deep or long it is."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except json.JSONDecodeError as e:
+        raise BadFile(f"{what}:{e.lineno}:{e.colno} is no JSON: {printable(e.msg)}") from None
+    except RecursionError:
+        raise BadFile(f"{what} is no JSON of ours: it nests too deep") from None
+    except ValueError as e:  # a number of too many digits, a constant that JSON does not have, bytes that are no UTF-8
+        raise BadFile(f"{what} is no JSON of ours: {printable(str(e))}") from None
+
+
+def _refuse(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")

@@ -1,0 +1,87 @@
+"""The one reader, writer, seal and printer of what others may have made."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+import pytest
+
+from uops.spec.untrusted import BadFile, Damaged, printable, read_bytes, read_json, read_text, seal, unseal, write_bytes, write_text
+
+
+def test_printable_escapes_what_acts_on_a_terminal_and_keeps_the_rest():
+    assert printable("a\tb\nμ−×") == "a\tb\nμ−×"
+    assert printable("\x1b[31m\x07\x9b\u202e\ud800\r") == "\\x1b[31m\\x07\\x9b\\u202e\\ud800\\x0d"
+    assert printable(printable("\x1b")) == printable("\x1b")
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "/dev", "pipe"])
+def test_only_regular_files_are_read(tmp_path, path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(BadFile, match=path.rpartition("/")[2]):
+        read_bytes(tmp_path / path)
+
+
+def test_a_file_above_the_limit_is_refused_with_its_name(tmp_path):
+    (tmp_path / "large").write_bytes(b"12345")
+    assert read_bytes(tmp_path / "large", most=5) == b"12345"
+    with pytest.raises(BadFile, match="large has more than the 4 bytes"):
+        read_bytes(tmp_path / "large", most=4)
+
+
+def test_text_drops_a_byte_order_mark_and_names_the_line_that_is_no_utf8(tmp_path):
+    (tmp_path / "t").write_bytes(b"\xef\xbb\xbfa\r\nb")
+    assert read_text(tmp_path / "t") == "a\nb"
+    (tmp_path / "t").write_bytes(b"a\nb\xff")
+    with pytest.raises(BadFile, match=r"t:2 is not UTF-8 text: .*0xff"):
+        read_text(tmp_path / "t")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "1" * 5000, "NaN", '{"a": Infinity}', ""])
+def test_what_is_no_json_is_one_line_with_the_file(tmp_path, text):
+    (tmp_path / "j.json").write_text(text)
+    with pytest.raises(BadFile, match=r"j\.json.* is no JSON") as caught:
+        read_json(tmp_path / "j.json")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_is_replaced_whole_with_its_permissions(tmp_path):
+    path = tmp_path / "f"
+    path.write_text("old")
+    path.chmod(0o640)
+    (tmp_path / "link").symlink_to(path)
+    write_text(tmp_path / "link", "new \ud800", durable=True)
+    assert path.read_text() == "new \\ud800"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    assert sorted(os.listdir(tmp_path)) == ["f", "link"]
+
+
+@pytest.mark.parametrize("call", ["replace", "fsync", "fchmod"])
+def test_a_failing_system_call_leaves_the_old_file_and_nothing_beside_it(tmp_path, monkeypatch, call):
+    path = tmp_path / "f"
+    path.write_text("old")
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError, match="No space left") as caught:
+        write_bytes(path, b"new", durable=True)
+    assert caught.value.filename == str(path)
+    assert os.listdir(tmp_path) == ["f"] and path.read_text() == "old"
+
+
+def test_what_was_sealed_answers_its_own_question_alone():
+    data = seal("object", 2, "key", b"payload")
+    assert unseal("object", 2, "key", data) == b"payload"
+    others = [("object", 2, "other"), ("object", 3, "key"), ("search", 2, "key")]
+    for kind, schema, key in others:
+        with pytest.raises(Damaged):
+            unseal(kind, schema, key, data)
+    for at in range(len(data)):
+        with pytest.raises(Damaged):
+            unseal("object", 2, "key", data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(Damaged):
+            unseal("object", 2, "key", data[:at])
