@@ -7,13 +7,14 @@ float32. Each composite states its formula; intermediate overflow never makes a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
 from uops.compiler.tensor.core import Operand
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, floating, promote, weak
 from uops.compiler.tensor.faults import claim_of, fault
 from uops.compiler.tensor.movement import Movement
+from uops.compiler.tensor.remainder import floor_divide, remainder
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind
@@ -62,8 +63,7 @@ class Elementwise(Movement):
         try:
             return self.of(B.alu(op, *nodes))
         except SpecError as e:
-            shapes = ", ".join(str(n.shape) for n in nodes)
-            raise fault(method, claim_of(op, "shapes broadcast"), f"shapes {shapes} do not broadcast (R41)") from e
+            raise _no_common_shape(method, op, nodes) from e
 
     def add(self, other: Operand, reverse: bool = False) -> Self:
         return self._binary("add", Op.ADD, other, reverse)
@@ -79,19 +79,22 @@ class Elementwise(Movement):
         return self._binary("div", Op.DIV, other, reverse, floats=True)
 
     def idiv(self, other: Operand, reverse: bool = False) -> Self:
-        """floor(a / b); 0 where an integer divisor is 0 (R01, R03)."""
-        a, b = self._pair(other, reverse)
-        if promote(a.dtype, b.dtype).is_float:
-            return self._binary("idiv", Op.DIV, other, reverse, floats=True).floor()
-        return self._binary("idiv", Op.IDIV, other, reverse)
+        """floor(a / b), of floats as in NumPy; 0 where an integer divisor is 0 (R01, R03)."""
+        return self._divided("idiv", Op.IDIV, floor_divide, other, reverse)
 
     def mod(self, other: Operand, reverse: bool = False) -> Self:
-        """a - b * floor(a / b); a where an integer divisor is 0 (R02, R03)."""
+        """a - b * floor(a / b), of floats exact and rounded once; a where an integer divisor is 0 (R02, R03)."""
+        return self._divided("mod", Op.MOD, remainder, other, reverse)
+
+    def _divided(self, method: str, op: Op, of_floats: Callable[[UOp, UOp], UOp], other: Operand, reverse: bool) -> Self:
         a, b = self._pair(other, reverse)
-        if promote(a.dtype, b.dtype).is_float:
-            x, y = self.of(a), self.of(b)
-            return x - x.idiv(y) * y
-        return self._binary("mod", Op.MOD, other, reverse)
+        common = promote(a.dtype, b.dtype)
+        if not common.is_float:
+            return self._binary(method, op, other, reverse)
+        try:
+            return self.of(of_floats(B.cast(a, common), B.cast(b, common)))
+        except SpecError as e:
+            raise _no_common_shape(method, op, (a, b)) from e
 
     def pow(self, other: Operand, reverse: bool = False) -> Self:
         """a ** b: products for a whole exponent from 0 to 4 (any for integers), else Pow (R18)."""
@@ -409,6 +412,11 @@ class Elementwise(Movement):
 
     def ones_like(self, dtype: DTypeLike | None = None) -> Self:
         return self.full_like(1, dtype)
+
+
+def _no_common_shape(method: str, op: Op, nodes: Sequence[UOp]) -> SpecError:
+    shapes = ", ".join(str(n.shape) for n in nodes)
+    return fault(method, claim_of(op, "shapes broadcast"), f"shapes {shapes} do not broadcast (R41)")
 
 
 #: Terms of Lambert's fraction for tanh below 1/2: 5 leave an error of 2^-33 of the value, 8 one of 2^-62.
