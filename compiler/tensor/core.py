@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, weak
+from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, weak
 from uops.compiler.tensor.faults import fault
 from uops.compiler.tensor.realize import compute
 from uops.spec import build as B
@@ -202,15 +202,6 @@ class Core:
         if len(set(axes)) < len(axes):
             raise fault(method, "REDUCE.C3", f"axes {tuple(axes)} of shape {self.shape} repeat")
         return tuple(sorted(axes))
-
-
-def number(value: Operand) -> Number:
-    """A Python number, also from one of NumPy's; raises SpecError for anything else."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, (bool, int, float)):
-        return value
-    raise SpecError(f"expected a Python number, got {type(value).__name__}")
 
 
 def _copied(u: UOp) -> UOp:

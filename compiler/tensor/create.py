@@ -14,15 +14,16 @@ from typing import Any, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.core import number
-from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype
+from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, holding
 from uops.compiler.tensor.faults import fault, whole
 from uops.compiler.tensor.indexing import Indexing
 from uops.compiler.tensor.movement import flat
+from uops.compiler.tensor.numbers import fitting, number
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.compositions import arange
 from uops.spec.dtypes import DType
+from uops.spec.errors import SpecTypeError
 from uops.spec.ops import Op
 
 
@@ -56,14 +57,11 @@ def _count(first: Number, end: Number, step: Number) -> int:
     return max(0, found)
 
 
-def _holding(asked: DType | None, *values: int) -> DType:
-    """The dtype asked for, if it is an integer of 32 bits at least, else the first of those of numbers, that holds these values."""
-    given = (asked,) if asked and asked.is_integer and asked.bits >= 32 else ()
-    fitting = (d for d in (*given, dt.int32, dt.int64, dt.uint64) if all(d.min <= v <= d.max for v in values))
-    found: DType | None = next(fitting, None)
-    if found is None:
-        raise fault("arange", "CONST.C2", f"no integer dtype holds {values[0]} to {values[-1]}")
-    return found
+def _as_float(value: Number) -> float:
+    try:
+        return float(value)
+    except OverflowError as e:
+        raise fault("", None, f"{value} is no finite float") from e
 
 
 class Creation(Indexing):
@@ -77,8 +75,8 @@ class Creation(Indexing):
         dims, value = flat((shape,)), number(value)
         if any(n < 0 for n in dims):
             raise fault("full", "EXPAND.C5", f"shape {dims}")
-        node = B.const(value, default_dtype(value) if dtype is None else as_dtype(dtype))
-        return cls.of(node)._broadcast("full", "EXPAND.C2", dims)
+        d = default_dtype(value) if dtype is None else as_dtype(dtype)
+        return cls.of(B.const(fitting(value, d), d))._broadcast("full", "EXPAND.C2", dims)
 
     @classmethod
     def zeros(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:
@@ -92,31 +90,47 @@ class Creation(Indexing):
     def arange(cls, start: Number, stop: Number | None = None, step: Number = 1, dtype: DTypeLike | None = None) -> Self:
         """start + step * [0, 1, ...], below `stop` (above it for a negative step). Spec: arange.
 
-        Without a dtype whole numbers are of the first of int32, int64 and uint64 that holds all of them.
+        Without a dtype they are float32 if one of the three is a float, else of the first of int32, int64 and uint64 that holds
+        all. Beside floats the first and the second value of an integer dtype lose their fractions, as in NumPy, and say the step.
         """
         first, end, step = map(number, (0, start, step) if stop is None else (start, stop, step))
         if step == 0:
             raise fault("arange", None, "a step of 0")
         n, asked = _count(first, end, step), None if dtype is None else as_dtype(dtype)
-        if isinstance(first, int) and isinstance(step, int) and not (asked and asked.is_float):
-            inner = _holding(asked, first, first + step * max(n - 1, 0))
-            steps = cls.of(arange(n, inner))
-            if step != 1 or first:
-                steps = steps * B.wrap(step, inner) + B.wrap(first, inner)  # the sums fit, so that products may wrap
-            return steps.cast(asked or inner)
-        found = asked or default_dtype(first + step)
+        if asked is dt.bool_ and n > 2:
+            raise fault("arange", None, f"{n} values of bool; it has two", SpecTypeError)
+        found = asked or (dt.float32 if any(isinstance(v, float) for v in (first, end, step)) else None)
+        if found is None or not found.is_float:
+            return cls._whole_steps(math.trunc(first), math.trunc(first + step) - math.trunc(first), n, asked)
         wide = dt.float64 if found is dt.float64 else dt.float32
-        return (cls.of(arange(n)).cast(wide) * float(step) + float(first)).cast(found)
+        return (cls.of(arange(n)).cast(wide) * _as_float(step) + _as_float(first)).cast(found)
+
+    @classmethod
+    def _whole_steps(cls, first: int, step: int, n: int, asked: DType | None) -> Self:
+        """n values in the dtype asked for, which holds all of them, computed in 32 bits at least."""
+        ends = (first, first + step * (n - 1)) if n else (0,)
+        if asked is not None:
+            for v in ends:
+                fitting(v, asked)
+        inner = holding(*ends, first=(asked,) if asked and asked.bits >= 32 else ())
+        steps = cls.of(arange(n, inner))
+        if step != 1 or first:
+            steps = steps * B.wrap(step, inner) + B.wrap(first, inner)  # the sums fit, so that products may wrap
+        return steps.cast(asked or inner)
 
     @classmethod
     def linspace(cls, start: Number, stop: Number, steps: int, dtype: DTypeLike = dt.float32) -> Self:
-        """`steps` values from `start` to `stop`, both included."""
-        start, stop, steps = number(start), number(stop), whole(steps)
-        if steps < 0:
-            raise fault("linspace", None, f"{steps} steps")
-        width = (stop - start) / (steps - 1) if steps > 1 else 0.0
-        wide = dt.float64 if as_dtype(dtype) is dt.float64 else dt.float32
-        return (cls.of(arange(steps)).cast(wide) * float(width) + float(start)).cast(dtype)
+        """`steps` values from `start` to `stop`, both included, computed in float64; integers are the floor."""
+        first, last, n, found = _as_float(number(start)), _as_float(number(stop)), whole(steps), as_dtype(dtype)
+        if n < 0:
+            raise fault("linspace", None, f"{n} steps")
+        if found is dt.bool_:
+            raise fault("linspace", None, "bool has no values between two", SpecTypeError)
+        position = cls.of(arange(n))
+        values = position.cast(dt.float64) * ((last - first) / (n - 1) if n > 1 else 0.0) + first
+        if n > 1:
+            values = position.eq(n - 1).where(last, values)
+        return (values.floor() if found.is_integer else values).cast(found)
 
     @classmethod
     def eye(cls, n: int, m: int | None = None, dtype: DTypeLike = dt.float32) -> Self:

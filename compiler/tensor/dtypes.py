@@ -11,13 +11,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from uops.compiler.tensor.faults import fault
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind, promote
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecTypeError
 from uops.spec.node import UOp
 
-__all__ = ["ACCUMULATE", "Number", "accumulator", "as_dtype", "default_dtype", "floating", "promote", "weak"]
+__all__ = ["ACCUMULATE", "Number", "accumulator", "as_dtype", "default_dtype", "floating", "holding", "promote", "weak"]
 
 Number = bool | int | float
 DTypeLike = DType | str | Any
@@ -48,14 +49,16 @@ _ALIASES = {"bool_": "bool", "float": "float32", "int": "int32", "float8_e4m3fn"
 
 
 def as_dtype(d: DTypeLike) -> DType:
-    """A dtype by itself, by name, by Python type or by NumPy dtype; raises SpecError for what no buffer can hold."""
+    """A dtype by itself, by name, by Python type or by NumPy dtype; raises SpecTypeError for what no buffer can hold."""
     if isinstance(d, DType):
         found: DType | None = d
     else:
         name = d if isinstance(d, str) else str(getattr(d, "name", getattr(d, "__name__", d)))
         found = dt.DTYPES.get(_ALIASES.get(name, name))
     if found is None or found not in ACCUMULATE:
-        raise SpecError(f"{d!r} is no dtype of a Tensor; those are {', '.join(x.name for x in ACCUMULATE)} (R24)")
+        raise fault(
+            "", None, f"{d!r} is no dtype of a Tensor; those are {', '.join(x.name for x in ACCUMULATE)} (R24)", SpecTypeError
+        )
     return found
 
 
@@ -79,11 +82,17 @@ def default_dtype(value: Number) -> DType:
         return dt.bool_
     if isinstance(value, float):
         return dt.float32
-    fitting = (d for d in (dt.int32, dt.int64, dt.uint64) if d.min <= value <= d.max)
-    found = next(fitting, None)
-    if found is None:
-        raise SpecError(f"{value} is no value of an integer dtype [CONST.C2: value is representable in dtype]", claim="CONST.C2")
-    return found
+    return holding(value, value)
+
+
+def holding(*values: int, first: tuple[DType, ...] = ()) -> DType:
+    """The first of `first`, int32, int64 and uint64 that holds all of these integers. Raises SpecValueError."""
+    low, high = min(values), max(values)
+    for d in (*first, dt.int32, dt.int64, dt.uint64):
+        if d.min <= low and high <= d.max:
+            return d
+    given = f"{low} is no value of an integer dtype" if low == high else f"no integer dtype holds {low} to {high}"
+    raise fault("", "CONST.C2", given)
 
 
 def weak(value: Number, like: DType) -> UOp:

@@ -14,6 +14,7 @@ from uops.compiler.tensor.core import Operand
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, floating, promote, weak
 from uops.compiler.tensor.faults import claim_of, fault
 from uops.compiler.tensor.movement import Movement
+from uops.compiler.tensor.numbers import fitting, number
 from uops.compiler.tensor.remainder import floor_divide, remainder
 from uops.spec import build as B
 from uops.spec import dtypes as dt
@@ -404,8 +405,8 @@ class Elementwise(Movement):
 
     def full_like(self, value: Number, dtype: DTypeLike | None = None) -> Self:
         """`value` in this shape, and in this dtype unless another is given."""
-        node = B.const(value, self.dtype if dtype is None else as_dtype(dtype))
-        return self.of(node)._broadcast("full_like", "EXPAND.C2", self.shape)
+        d = self.dtype if dtype is None else as_dtype(dtype)
+        return self.of(B.const(fitting(number(value), d), d))._broadcast("full_like", "EXPAND.C2", self.shape)
 
     def zeros_like(self, dtype: DTypeLike | None = None) -> Self:
         return self.full_like(0, dtype)

@@ -15,9 +15,12 @@ import numpy as np
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.core import Core
 from uops.compiler.tensor.create import Creation
-from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, default_dtype, weak
+from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, default_dtype
+from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.numbers import array_of_numbers, fitting
 from uops.spec import build as B
-from uops.spec.errors import SpecError
+from uops.spec.dtypes import DType
+from uops.spec.errors import SpecError, SpecTypeError
 from uops.spec.node import UOp
 
 _READ_ONLY = (1, 0)  # the DLPack version whose consumers know the read-only flag
@@ -31,7 +34,7 @@ class Exchange(Creation):
     def __init__(self, data: Any = (), dtype: DTypeLike | None = None) -> None:
         """From a number (a constant), a list of numbers or Tensors' values, an array (copied), a Tensor or a node.
 
-        Python numbers are bool, int32 or float32 (R25); `dtype` converts.
+        Python numbers are bool, int32 or float32 (R25), or of `dtype` directly, which converts all else.
         """
         wanted = None if dtype is None else as_dtype(dtype)
         if isinstance(data, Core):
@@ -39,9 +42,10 @@ class Exchange(Creation):
         elif isinstance(data, UOp):
             node = data
         elif isinstance(data, (bool, int, float)) and not isinstance(data, np.generic):
-            node = B.const(data, default_dtype(data)) if wanted is None else weak(data, wanted)
+            d = wanted or default_dtype(data)
+            node = B.const(fitting(data, d), d)
         else:
-            node = storage.leaf(_array(data))
+            node = storage.leaf(_array(data, wanted))
         self.uop, self._links = node if wanted is None else B.cast(node, wanted), ()
 
     @classmethod
@@ -148,31 +152,20 @@ class Exchange(Creation):
         return self.cast("bool")
 
 
-def _array(data: Any) -> storage.Array:
-    """A fresh array of a dtype of the language; Python numbers in lists have the dtypes they have alone."""
+def _array(data: Any, wanted: DType | None) -> storage.Array:
+    """A fresh array of a dtype of the language; Python numbers in lists are of the dtype wanted, or of those they have alone."""
     if isinstance(data, (list, tuple)):
         try:
             found = np.array([v.numpy() if isinstance(v, Exchange) else v for v in data])
         except ValueError as e:
-            raise SpecError(f"Tensor: the rows of a list have one shape; {e}") from e
-        return found if _has_arrays(data) else _python_numbers(found)
-    if isinstance(data, (np.ndarray, np.generic)):
+            raise fault("__init__", None, f"the rows of a list have one shape; {e}") from e
+        return found if _has_arrays(data) else array_of_numbers(data, found, wanted)
+    if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__"):
         return np.array(data)
-    if hasattr(data, "__array__"):
-        return np.array(data)
-    raise SpecError(f"Tensor: cannot make a Tensor of {type(data).__name__}")
+    raise fault("__init__", None, f"cannot make a Tensor of {type(data).__name__}", SpecTypeError)
 
 
 def _has_arrays(data: Any) -> bool:
     if isinstance(data, (list, tuple)):
         return any(map(_has_arrays, data))
     return isinstance(data, (np.ndarray, np.generic, Core))
-
-
-def _python_numbers(found: storage.Array) -> storage.Array:
-    """int64 as int32 where it fits, float64 as float32 (R25); an empty list is float32."""
-    if found.dtype == np.float64:
-        return found.astype(np.float32)
-    if found.dtype == np.int64 and found.size and -(2**31) <= found.min() and found.max() < 2**31:
-        return found.astype(np.int32)
-    return found

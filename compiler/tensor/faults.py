@@ -3,24 +3,52 @@
 from __future__ import annotations
 
 import operator
+import sys
+from types import FrameType
 from typing import Any
 
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, SpecTypeError, SpecValueError
 from uops.spec.ops import Op
 
+#: Where the methods of a Tensor are.
+_PACKAGE = __name__.rpartition(".")[0] + "."
+#: Special methods that have no other name.
+_SPECIAL = frozenset(
+    {"__init__", "__getitem__", "__setitem__", "__len__", "__iter__", "__bool__", "__int__", "__float__", "__index__"}
+)
 
-def fault(method: str, claim: str | None, detail: str) -> SpecError:
-    """The SpecError of a call that would break a claim: `Tensor.reshape: (2, 3) has 6 elements, (4,) has 4 [RESHAPE.C2: ...]`."""
+
+def fault(method: str, claim: str | None, detail: str, kind: type[SpecError] = SpecValueError) -> SpecError:
+    """The error of a call that would break a claim: `Tensor.reshape: (2, 3) has 6 elements, (4,) has 4 [RESHAPE.C2: ...]`.
+
+    It names the method that the user called, which may have called `method`.
+    """
+    name = _called(sys._getframe(1)) or method
     said = "" if claim is None else f" [{claim}: {_claims(claim.partition('.')[0])[claim]}]"
-    return SpecError(f"Tensor.{method}: {detail}{said}", claim=claim)
+    return kind(f"Tensor{'' if name == '__init__' else '.' + name}: {detail}{said}", claim=claim)
+
+
+def _called(frame: FrameType | None) -> str:
+    """The outermost method on the stack from here to the user's code; an operator has the name of its method."""
+    names = []
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        code = frame.f_code
+        if code.co_varnames[:1] in (("self",), ("cls",)) or code.co_name == "manual_seed":
+            names.append(code.co_name)
+        frame = frame.f_back
+    public = [n for n in names if not n.startswith("_")]
+    special = [n for n in names if n.startswith("__") and n.endswith("__")]
+    if special and (special[-1] in _SPECIAL or not public):
+        return special[-1]
+    return public[-1] if public else ""
 
 
 def whole(v: Any) -> int:
-    """A size, axis or amount as an int, from whatever Python takes for an index. Raises SpecError for anything else."""
+    """A size, axis or amount as an int, from whatever Python takes for an index. Raises SpecTypeError for anything else."""
     try:
         return operator.index(v)
     except TypeError as e:
-        raise SpecError(f"a size, axis or amount of a Tensor is an integer, got {v!r}") from e
+        raise fault("", None, f"a size, axis or amount of a Tensor is an integer, got {v!r}", SpecTypeError) from e
 
 
 def claim_of(op: Op, text: str) -> str:

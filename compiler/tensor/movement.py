@@ -10,9 +10,10 @@ from typing import Any, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.core import Core, Shape, Step, number
+from uops.compiler.tensor.core import Core, Shape, Step
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, weak
 from uops.compiler.tensor.faults import fault, whole
+from uops.compiler.tensor.numbers import number
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import promote

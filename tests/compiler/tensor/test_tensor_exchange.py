@@ -10,6 +10,7 @@ import pytest
 
 from uops import SpecError, Tensor
 from uops.spec import dtypes as dt
+from uops.spec.errors import SpecTypeError, SpecValueError
 
 
 def test_a_tensor_of_an_array_is_a_copy() -> None:
@@ -69,6 +70,89 @@ def test_every_dtype_goes_in_and_out(dtype: Any) -> None:
 
 def test_other_byte_orders_are_converted() -> None:
     assert Tensor(np.array([1, 258], ">i4")).tolist() == [1, 258]
+
+
+LISTS: list[tuple[Any, str]] = [
+    ([0.1, 1e300], "float64"),
+    ([[16777217.0, -1.9], [2147483647.0, 0]], "int32"),
+    ([2**53 + 1, 0.5], "int64"),
+    ([2**64 - 1, 3], "uint64"),
+    ([2**63, -1], "float64"),
+    ([2**64, 10**30], "float32"),
+    ([2**60 + 2**36 + 1, 0.5], "float32"),
+    ([0.1, 65520, 2049], "float16"),
+    ([0.1, 0.0, float("nan"), -2], "bool"),
+    ([True, False], "uint8"),
+    ([], "int8"),
+    ([[1, 2.5], [True, 3]], "float64"),
+]
+
+
+@pytest.mark.parametrize(("listed", "dtype"), LISTS, ids=str)
+def test_python_numbers_are_converted_to_the_dtype_asked_for_at_once(listed: Any, dtype: str) -> None:
+    with np.errstate(over="ignore"):
+        wanted = np.array(listed, dtype)
+    if listed == [2**60 + 2**36 + 1, 0.5]:  # NumPy goes by way of float64
+        wanted[0] = np.float32(2**60 + 2**37)
+    np.testing.assert_array_equal(Tensor(listed, dtype=dtype).numpy(), wanted)
+    assert Tensor(listed, dtype=dtype).numpy().dtype == wanted.dtype
+    flat = np.array(listed, object).reshape(-1)
+    for value, one in zip(flat, wanted.reshape(-1), strict=True):
+        np.testing.assert_array_equal(Tensor(value, dtype=dtype).numpy(), one)
+        np.testing.assert_array_equal(Tensor.full((2,), value, dtype=dtype).numpy(), np.full(2, one))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "fp8e4m3", "fp8e5m2"])
+def test_narrow_floats_are_rounded_once_from_python_numbers(dtype: str) -> None:
+    d = dt.DTYPES[dtype]
+    tie = 1 + 2.0 ** -(d.man_bits + 1)
+    above = tie + 2.0**-40  # in float32 the tie, which is rounded to even
+    one = 1 + 2.0**-d.man_bits
+    assert Tensor([above, tie], dtype=dtype).tolist() == [one, 1.0]
+
+
+def test_an_integer_beyond_float64_is_rounded_once() -> None:
+    assert Tensor([2**60 * 257 + 1, 0], dtype="bfloat16").tolist() == [2.0**60 * 258, 0]
+    assert Tensor([2**60 * 257 + 1, 0.5], dtype="bfloat16").tolist() == [2.0**60 * 258, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (300, "int8"),
+        (-1, "uint8"),
+        (2**64, "uint64"),
+        (1e10, "int32"),
+        (-1.5, "uint8"),
+        (float("inf"), "int64"),
+        (float("nan"), "int8"),
+    ],
+)
+def test_numbers_that_an_integer_dtype_lacks_are_errors_as_in_numpy(value: Any, dtype: str) -> None:
+    for made in (
+        lambda: Tensor(value, dtype=dtype),
+        lambda: Tensor([0, value], dtype=dtype),
+        lambda: Tensor([[value]], dtype=dtype),
+    ):
+        with pytest.raises(SpecValueError, match=f"Tensor: .* is no value of {dtype}"):
+            made()
+        with pytest.raises((OverflowError, ValueError)):
+            np.array([value], dtype)
+
+
+def test_numbers_of_a_list_that_no_dtype_holds_together_are_an_error() -> None:
+    with pytest.raises(SpecValueError, match=r"Tensor: no integer dtype holds -1 to 9223372036854775808 \[CONST.C2"):
+        Tensor([2**63, -1])
+    with pytest.raises(SpecValueError, match="Tensor: 18446744073709551616 is no value of an integer dtype"):
+        Tensor([2**64])
+
+
+def test_a_list_of_something_else_is_a_type_error() -> None:
+    for value in (["1"], [None], [1, "a"], [1j], [{}], object(), "12", {1, 2}, None):
+        with pytest.raises(SpecTypeError, match=r"^Tensor: "):
+            Tensor(value)
+        with pytest.raises(SpecTypeError, match=r"^Tensor: "):
+            Tensor(value, dtype="float32")
 
 
 @pytest.mark.parametrize("value", [np.array([1j]), np.array(["a"]), np.array([None]), object(), {1: 2}, [[1], [1, 2]], [2**70]])
