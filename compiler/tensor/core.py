@@ -15,11 +15,11 @@ import numpy as np
 
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, weak
-from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.faults import fault, whole
 from uops.compiler.tensor.realize import compute
 from uops.spec import build as B
 from uops.spec.dtypes import DType, promote
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, SpecIndexError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.scope import VIEWS
@@ -190,9 +190,16 @@ class Core:
 
     def _axis(self, method: str, axis: int, claim: str = "REDUCE.C3") -> int:
         """A non-negative axis."""
-        if not isinstance(axis, (int, np.integer)) or not -self.ndim <= axis < self.ndim:
-            raise fault(method, claim, f"axis {axis!r} of shape {self.shape}")
-        return int(axis) % self.ndim
+        given = axis if type(axis) is int else whole(axis)
+        if not -self.ndim <= given < self.ndim:
+            raise fault(method, claim, f"axis {axis!r} of shape {self.shape}", SpecIndexError)
+        return given % self.ndim
+
+    def _vector_axis(self, method: str, axis: int) -> int | None:
+        """A non-negative axis; None for 0 and -1 of a Tensor of shape (), which counts as a vector of one element."""
+        if not self.ndim and whole(axis) in (0, -1):
+            return None
+        return self._axis(method, axis)
 
     def _axes(self, method: str, axis: int | tuple[int, ...] | list[int] | None) -> tuple[int, ...]:
         """Distinct non-negative axes in order; all of them for None."""

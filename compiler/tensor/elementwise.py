@@ -7,7 +7,7 @@ float32. Each composite states its formula; intermediate overflow never makes a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Self, TypeVar
 
 from uops.compiler.tensor.core import Operand
@@ -15,9 +15,11 @@ from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dty
 from uops.compiler.tensor.faults import claim_of, fault
 from uops.compiler.tensor.movement import Movement
 from uops.compiler.tensor.numbers import fitting, number
+from uops.compiler.tensor.powers import integer_power, whole_power
 from uops.compiler.tensor.remainder import floor_divide, remainder
 from uops.spec import build as B
 from uops.spec import dtypes as dt
+from uops.spec.derive.shape import broadcast
 from uops.spec.dtypes import DType, Kind
 from uops.spec.errors import SpecError
 from uops.spec.node import UOp
@@ -63,8 +65,9 @@ class Elementwise(Movement):
     def _alu(self, method: str, op: Op, *nodes: UOp) -> Self:
         try:
             return self.of(B.alu(op, *nodes))
-        except SpecError as e:
-            raise _no_common_shape(method, op, nodes) from e
+        except SpecError:
+            self._check_shapes(method, op, *nodes)
+            raise
 
     def add(self, other: Operand, reverse: bool = False) -> Self:
         return self._binary("add", Op.ADD, other, reverse)
@@ -92,26 +95,28 @@ class Elementwise(Movement):
         common = promote(a.dtype, b.dtype)
         if not common.is_float:
             return self._binary(method, op, other, reverse)
+        self._check_shapes(method, op, a, b)
+        return self.of(of_floats(B.cast(a, common), B.cast(b, common)))
+
+    @staticmethod
+    def _check_shapes(method: str, op: Op, *nodes: UOp) -> None:
+        shapes = [n.shape for n in nodes]
         try:
-            return self.of(of_floats(B.cast(a, common), B.cast(b, common)))
+            broadcast(shapes)
         except SpecError as e:
-            raise _no_common_shape(method, op, (a, b)) from e
+            given = ", ".join(map(str, shapes))
+            raise fault(method, claim_of(op, "shapes broadcast"), f"shapes {given} do not broadcast (R41)") from e
 
     def pow(self, other: Operand, reverse: bool = False) -> Self:
-        """a ** b: products for a whole exponent from 0 to 4 (any for integers), else Pow (R18)."""
-        if isinstance(other, int) and not reverse and 0 <= other <= (4 if self.dtype.is_float else 64):
-            return self._whole_power(int(other))
-        return self._binary("pow", Op.POW, other, reverse, floats=True)
-
-    def _whole_power(self, n: int) -> Self:
-        """Square and multiply."""
-        result, square = None, self
-        while n:
-            if n & 1:
-                result = square if result is None else result * square
-            n >>= 1
-            square = square * square if n else square
-        return self.ones_like() if result is None else result
+        """a ** b: of integers by products in their dtype (R165), of floats by products for a number from 0 to 4, else Pow (R18)."""
+        if self.dtype.is_float and isinstance(other, int) and not reverse and 0 <= other <= 4:
+            return self.of(whole_power(self.uop, other))
+        a, b = self._pair(other, reverse)
+        common = promote(a.dtype, b.dtype)
+        if common.is_float:
+            return self._binary("pow", Op.POW, other, reverse)
+        self._check_shapes("pow", Op.POW, a, b)
+        return self.of(integer_power(a, b, common))
 
     def maximum(self, other: Operand) -> Self:
         """NaN where either is NaN (R11)."""
@@ -256,7 +261,9 @@ class Elementwise(Movement):
         return self.of(self._operand(mask)).where(value, self)
 
     def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
-        """min(max(x, min_), max_); NaN stays."""
+        """min(max(x, min_), max_), of which one may be None; NaN stays."""
+        if min_ is None and max_ is None:
+            raise fault("clamp", None, "neither a least nor a greatest value is given")
         t = self.of(self.uop) if min_ is None else self.maximum(min_)
         return t if max_ is None else t.minimum(max_)
 
@@ -369,8 +376,8 @@ class Elementwise(Movement):
     # Activations
 
     def relu(self) -> Self:
-        """max(x, 0)."""
-        return self.maximum(0)
+        """0 where x <= 0, else x: no gradient flows at 0, where a maximum would let half of it through (R78). NaN stays."""
+        return (self <= 0).where(0, self)
 
     def leaky_relu(self, neg_slope: Number = 0.01) -> Self:
         """x where x > 0, else neg_slope * x."""
@@ -399,7 +406,7 @@ class Elementwise(Movement):
 
     def softplus(self) -> Self:
         """log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|))."""
-        return self._widely(lambda t: t.maximum(0) + (-t.abs()).exp().log1p())
+        return self._widely(lambda t: t.relu() + (-t.abs()).exp().log1p())
 
     # Values like this one
 
@@ -413,11 +420,6 @@ class Elementwise(Movement):
 
     def ones_like(self, dtype: DTypeLike | None = None) -> Self:
         return self.full_like(1, dtype)
-
-
-def _no_common_shape(method: str, op: Op, nodes: Sequence[UOp]) -> SpecError:
-    shapes = ", ".join(str(n.shape) for n in nodes)
-    return fault(method, claim_of(op, "shapes broadcast"), f"shapes {shapes} do not broadcast (R41)")
 
 
 #: Terms of Lambert's fraction for tanh below 1/2: 5 leave an error of 2^-33 of the value, 8 one of 2^-62.

@@ -151,7 +151,10 @@ class Movement(Core):
 
     def flip(self, *axis: Any) -> Self:
         """The elements of these axes, all if none is named, in reverse."""
-        axes = {self._axis("flip", a, "FLIP.C2") for a in flat(axis)} if axis else set(range(self.ndim))
+        named = [self._axis("flip", a, "FLIP.C2") for a in flat(axis)] if axis else range(self.ndim)
+        axes = set(named)
+        if len(axes) < len(named):
+            raise fault("flip", "FLIP.C2", f"axes {flat(axis)} of shape {self.shape} repeat")
         return self._moved(B.flip(self.uop, [k in axes for k in range(self.ndim)])) if axes else self._view(self.uop)
 
     # Shapes
@@ -171,9 +174,10 @@ class Movement(Core):
 
     def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
         """The axes from `start_dim` to `end_dim` as one."""
-        if self.ndim == 0:
+        first, last = self._vector_axis("flatten", start_dim), self._vector_axis("flatten", end_dim)
+        if first is None or last is None:
             return self.reshape(1)
-        lo, hi = self._axis("flatten", start_dim, "RESHAPE.C2"), self._axis("flatten", end_dim, "RESHAPE.C2") + 1
+        lo, hi = first, last + 1
         if hi <= lo:
             raise fault("flatten", None, f"axis {start_dim} comes after axis {end_dim} of shape {self.shape}")
         return self.reshape(self.shape[:lo] + (math.prod(self.shape[lo:hi]),) + self.shape[hi:])

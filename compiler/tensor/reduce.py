@@ -100,7 +100,8 @@ class Reduction(Elementwise):
     def _shifted(self, method: str, axis: int) -> Self:
         """x - max(x) in the accumulation dtype, so that no exponential overflows."""
         t = self.cast(accumulator(floating(self.dtype), None)[0])
-        return t - t.max(self._axis(method, axis), keepdim=True) if self.ndim else t - t
+        k = self._vector_axis(method, axis)
+        return t - t if k is None else t - t.max(k, keepdim=True)
 
     def softmax(self, axis: int = -1) -> Self:
         """e * (1 / sum(e)), e = exp(x - max(x)); narrow floats in float32, rounded once at the end. One division per sum: it costs
@@ -128,10 +129,8 @@ class Reduction(Elementwise):
         """Inclusive prefix sums along an axis: the specification's prefix_sum over each row, or its identity on an empty one."""
         inner, outer = accumulator(self.dtype, None)
         t = self.cast(inner)
-        if not self.ndim:
-            return t.cast(outer)
-        k = self._axis("cumsum", axis)
-        if self.numel():
+        k = self._vector_axis("cumsum", axis)
+        if k is not None and self.numel():
             t = t.transpose(k, -1)._windows().sum(-1).transpose(k, -1)
         return self.of(t.uop).cast(outer)
 

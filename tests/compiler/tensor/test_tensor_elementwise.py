@@ -12,6 +12,9 @@ import pytest
 from uops import SpecError, Tensor
 from uops.compiler.tensor.elementwise import lambert
 from uops.spec.dtypes import DTYPES
+from uops.spec.errors import SpecValueError
+from uops.spec.node import toposort
+from uops.spec.ops import Op
 
 SHAPES = ((), (0,), (5,), (2, 1, 3))
 PAIRS = (((), ()), ((4,), ()), ((2, 1, 3), (4, 1)), ((0, 3), (1, 3)), ((1,), (0,)))
@@ -160,6 +163,67 @@ def test_powers_by_products_and_by_pow(agree: Any) -> None:
     )
 
 
+POWERS: dict[str, tuple[str, str]] = {  # dtype of the base -> of the exponent; NumPy's common dtype is that of R25
+    "int8": ("int8", "int8"),
+    "uint8": ("uint8", "uint8"),
+    "int16": ("uint8", "int16"),
+    "int32": ("int32", "int32"),
+    "int64": ("int32", "int64"),
+    "uint64": ("uint64", "uint32"),
+}
+
+
+@pytest.mark.parametrize("dtype", POWERS)
+def test_powers_of_integers_multiply_in_their_dtype(dtype: str, agree: Any) -> None:
+    first, second = POWERS[dtype]
+    rng = np.random.default_rng(3)
+    x = rng.integers(np.iinfo(first).min, np.iinfo(first).max, (40, 1), first, endpoint=True)
+    y = np.array([0, 1, 2, 3, 5, 31, 64, 127, *rng.integers(0, np.iinfo(second).max, 8, second)], second)
+    assert (x**y).dtype == dtype
+    agree([Tensor(x) ** Tensor(y), 3 ** Tensor(y), Tensor(x) ** 65], [x**y, second_power(y), x ** np.array(65, first)])
+
+
+def second_power(y: Any) -> Any:
+    return np.array(3, y.dtype) ** y
+
+
+def test_powers_of_integers_and_numbers_have_the_dtypes_of_every_operator(agree: Any) -> None:
+    b, i, n = np.array([True, False]), np.array([3, -2], "i1"), 3**200 % 2**32
+    agree(
+        [
+            Tensor(b) ** 2,
+            Tensor(i) ** 200,
+            Tensor(i) ** 0,
+            Tensor(i) ** True,
+            Tensor(b) ** Tensor(b),
+            Tensor(7) ** Tensor(3),
+            Tensor(i) ** 2.0,
+        ],
+        [b.astype("i4"), np.array([n, 0], "u4").view("i4"), i**0, i, b | ~b, np.int32(343), i.astype("f4") ** 2],
+    )
+
+
+NEGATIVE = (
+    lambda: Tensor([2]) ** -1,
+    lambda: Tensor([2]) ** Tensor(-1),
+    lambda: Tensor([1, 2]) ** Tensor([3, -1]),
+    lambda: 2 ** Tensor([-1]),
+    lambda: Tensor([2]) ** (Tensor([-1]) + 0).realize(),
+)
+
+
+@pytest.mark.parametrize("k", range(len(NEGATIVE)))
+def test_a_negative_power_of_integers_is_a_value_error(k: int) -> None:
+    with pytest.raises(SpecValueError, match=r"Tensor.pow: a negative exponent of integers, -1"):
+        NEGATIVE[k]()
+
+
+def test_a_negative_power_that_is_computed_is_the_whole_part_R165(agree: Any) -> None:
+    x, y = np.array([[1], [-1], [2], [-3], [0]], "i4"), np.array([-1, -2, 3], "i4")
+    want = np.array([[1, 1, 1], [-1, 1, -1], [0, 0, 8], [0, 0, -27], [0, 0, 0]], "i4")
+    agree([Tensor(x) ** (Tensor(y) + 0), Tensor(x).cast("int8") ** (Tensor(y) + 0).cast("int8")], [want, want.astype("i1")])
+
+
 def test_where_takes_scalars_and_any_condition(agree: Any) -> None:
     p, x = np.array([0, 2, 0, -1], np.int32), np.array([1.5, 2.5, 3.5, 4.5], np.float32)
     agree(
@@ -216,6 +280,19 @@ def test_lamberts_fraction_is_exact_to_its_order() -> None:
     assert (p, q) == ([15, 1], [15, 6])  # x (15 + x^2) / (15 + 6 x^2)
 
 
+def test_relu_is_a_choice_so_that_no_gradient_flows_at_zero() -> None:
+    """A maximum of equal numbers shares its gradient (R78)."""
+    t = Tensor([1.0]).relu()
+    assert t.uop.op is Op.WHERE and Op.MAX not in {u.op for u in toposort(t.uop)}
+    assert Op.MAX not in {u.op for u in toposort(Tensor([1.0]).softplus().uop)}
+
+
+def test_relu_keeps_nan_and_gives_zeros(agree: Any) -> None:
+    x = np.array([np.nan, -0.0, 0.0, -np.inf, np.inf, -1, 1, 1e-45], "f4")
+    agree(Tensor(x).relu(), np.array([np.nan, 0, 0, 0, np.inf, 0, 1, 1e-45], "f4"), 0)
+    agree([Tensor([-2, 3]).relu(), Tensor([True]).relu()], [np.array([0, 3], "i4"), np.array([1], "i4")])
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -225,6 +302,7 @@ def test_lamberts_fraction_is_exact_to_its_order() -> None:
         (lambda: Tensor([1.0]) << 1, r"\[SHL.C2"),
         (lambda: Tensor([True]) // Tensor([True]), r"\[IDIV.C3"),
         (lambda: Tensor([1, 2]) + Tensor([1, 2, 3]), r"Tensor.add: shapes \(2,\), \(3,\) do not broadcast \(R41\) \[ADD.C3"),
+        (lambda: Tensor([1]).clip(None, None), "Tensor.clamp: neither a least nor a greatest value is given"),
         (lambda: Tensor([1]) + "x", "an array or a number, got str"),
     ],
 )
