@@ -18,7 +18,7 @@ from uops.spec.derive.exact import round_nearest
 from uops.spec.derive.shape import add_dims, broadcast, dim_node
 from uops.spec.derive.shape import index as index
 from uops.spec.dtypes import DType, Kind
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecIndexError, SpecTypeError, SpecValueError
 from uops.spec.node import Dim, UOp
 from uops.spec.ops import SHIFT, Op
 from uops.spec.sizes import show_shape
@@ -52,7 +52,7 @@ def _number(value: Any) -> bool | int | float:
     """The Python number that an array library's scalar is."""
     found: Any = value.item() if hasattr(value, "item") else value
     if not isinstance(found, (bool, int, float)):
-        raise SpecError(f"a constant is a bool, an int or a float, got {type(value).__name__}")
+        raise SpecTypeError(f"a constant is a bool, an int or a float, got {type(value).__name__}")
     return found
 
 
@@ -65,7 +65,7 @@ def convert(value: bool | int | float, dtype: DType) -> bool | int | float:
     if isinstance(value, float):
         if not math.isfinite(value):
             if dtype is dt.index:
-                raise SpecError(f"{value} has no integer value (R29)")
+                raise SpecValueError(f"{value} has no integer value (R29)")
             return 0 if value != value else int(dtype.max if value > 0 else dtype.min)
         whole = math.trunc(value)
         return whole if dtype is dt.index else int(min(max(whole, dtype.min), dtype.max))
@@ -121,11 +121,11 @@ def reshape(t: UOp, shape: Sequence[Dim]) -> UOp:
     holes = [k for k, d in enumerate(dims) if not isinstance(d, UOp) and d == -1]
     if holes:
         if any(isinstance(d, UOp) for d in (*dims, *t.shape)):
-            raise SpecError(f"cannot infer -1 in Reshape of {show_shape(t.shape)} to {show_shape(tuple(dims))} (R49)")
+            raise SpecValueError(f"cannot infer -1 in Reshape of {show_shape(t.shape)} to {show_shape(tuple(dims))} (R49)")
         known = math.prod(d for d in dims if d != -1)
         total = math.prod(t.shape)
         if len(holes) > 1 or known == 0 or total % known:
-            raise SpecError(f"cannot infer -1 in Reshape of {t.shape} to {tuple(shape)} (R49)")
+            raise SpecValueError(f"cannot infer -1 in Reshape of {t.shape} to {tuple(shape)} (R49)")
         dims[holes[0]] = total // known
     return _typed(UOp(Op.RESHAPE, (t, shape_vector(dims))))
 
@@ -142,7 +142,7 @@ def pad(t: UOp, offset: Iterable[Dim], shape: Iterable[Dim]) -> UOp:
 def pad_by(t: UOp, *before_after: tuple[Dim, Dim]) -> UOp:
     """The listings' pad((b, a)): o = b, s' = b + s + a, one pair per axis (R49)."""
     if len(before_after) != len(t.shape):
-        raise SpecError(f"{len(before_after)} pairs for Pad of {show_shape(t.shape)} (R49)")
+        raise SpecValueError(f"{len(before_after)} pairs for Pad of {show_shape(t.shape)} (R49)")
     shape = [add_dims(add_dims(b, n), a) for (b, a), n in zip(before_after, t.shape)]
     return pad(t, [b for b, _ in before_after], shape)
 
@@ -244,7 +244,7 @@ def reduce(t: UOp, op: Op, axes: Iterable[int]) -> UOp:
     """Reduce `axes` to size 1; negative axes count from the end."""
     rank, given = len(t.shape), tuple(axes)
     if any(not -rank <= a < rank for a in given):
-        raise SpecError(f"axes {given} of {show_shape(t.shape)} [REDUCE.C3]", claim="REDUCE.C3")
+        raise SpecIndexError(f"axes {given} of {show_shape(t.shape)} [REDUCE.C3]", claim="REDUCE.C3")
     return _typed(UOp(Op.REDUCE, (t,), A.ReduceArg(op, tuple(sorted(a % rank for a in given)))))
 
 

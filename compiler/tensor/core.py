@@ -15,11 +15,11 @@ import numpy as np
 
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, weak
-from uops.compiler.tensor.faults import fault, whole
+from uops.compiler.tensor.faults import fault, shown, whole
 from uops.compiler.tensor.realize import compute
 from uops.spec import build as B
 from uops.spec.dtypes import DType, promote
-from uops.spec.errors import SpecError, SpecIndexError
+from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.scope import VIEWS
@@ -101,9 +101,11 @@ class Core:
 
     def realize(self, *others: Core, backend: str | None = None) -> Self:
         """Compute this Tensor and `others` now, by one program, and hold their arrays from then on. Returns this Tensor."""
-        tensors: tuple[Core, ...] = (self, *others)
+        tensors: tuple[Core, ...] = (self, *(self._tensor("what is realized", t) for t in others))
         for t in tensors:
             t.uop = storage.known(t.uop) or t.uop
+        if backend is not None and not isinstance(backend, str):
+            raise fault("realize", None, f"a backend is named, got {shown(backend)}", SpecTypeError)
         missing = [u for u in dict.fromkeys(t.uop for t in tensors) if storage.value_of(u) is None]
         if missing:
             computed = compute(missing, backend)
@@ -155,7 +157,9 @@ class Core:
         """`value` as a node of exactly this dtype and shape."""
         source = self._operand(value)
         if promote(self.dtype, source.dtype) is not self.dtype:
-            raise fault("assign", "STORE.C3", f"a value of {source.dtype} for a Tensor of {self.dtype}; cast it first")
+            raise fault(
+                "assign", "STORE.C3", f"a value of {source.dtype} for a Tensor of {self.dtype}; cast it first", SpecTypeError
+            )
         node = self.of(B.cast(source, self.dtype))._broadcast("assign", "STORE.C4", self.shape)
         return node.uop
 
@@ -171,7 +175,13 @@ class Core:
             return storage.leaf(np.array(value))
         if isinstance(value, UOp):
             return value
-        raise SpecError(f"a Tensor's operand is a Tensor, an array or a number, got {type(value).__name__}")
+        raise fault("", None, f"an operand is a Tensor, an array or a number, got {type(value).__name__}", SpecTypeError)
+
+    def _tensor(self, what: str, value: Any) -> Self:
+        """An argument that is a Tensor. Raises SpecTypeError for anything else."""
+        if isinstance(value, type(self)):
+            return value
+        raise fault("", None, f"{what} is a Tensor, got {type(value).__name__}", SpecTypeError)
 
     def _broadcast(self, method: str, claim: str, shape: Shape) -> Self:
         """This Tensor in `shape`: new axes in front, axes of 1 repeated."""
@@ -192,7 +202,7 @@ class Core:
         """A non-negative axis."""
         given = axis if type(axis) is int else whole(axis)
         if not -self.ndim <= given < self.ndim:
-            raise fault(method, claim, f"axis {axis!r} of shape {self.shape}", SpecIndexError)
+            raise fault(method, claim, f"axis {shown(axis)} of shape {self.shape}", SpecIndexError)
         return given % self.ndim
 
     def _vector_axis(self, method: str, axis: int) -> int | None:

@@ -15,9 +15,9 @@ import numpy as np
 
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, holding
-from uops.compiler.tensor.faults import fault, whole
-from uops.compiler.tensor.indexing import Indexing
-from uops.compiler.tensor.movement import flat
+from uops.compiler.tensor.faults import fault, shown, whole
+from uops.compiler.tensor.indexing import Indexing, position_dtype
+from uops.compiler.tensor.movement import extents, flat
 from uops.compiler.tensor.numbers import fitting, number
 from uops.spec import build as B
 from uops.spec import dtypes as dt
@@ -53,7 +53,7 @@ def _count(first: Number, end: Number, step: Number) -> int:
     except (OverflowError, ValueError):
         finite = False
     if not finite:
-        raise fault("arange", None, f"no finite sequence from {first} to {end} by {step}")
+        raise fault("arange", None, f"no finite sequence from {shown(first)} to {shown(end)} by {shown(step)}")
     return max(0, found)
 
 
@@ -61,7 +61,7 @@ def _as_float(value: Number) -> float:
     try:
         return float(value)
     except OverflowError as e:
-        raise fault("", None, f"{value} is no finite float") from e
+        raise fault("", None, f"{shown(value)} is no finite float") from e
 
 
 class Creation(Indexing):
@@ -72,9 +72,7 @@ class Creation(Indexing):
     @classmethod
     def full(cls, shape: int | tuple[int, ...], value: Number, dtype: DTypeLike | None = None) -> Self:
         """`value` everywhere; a lazy constant, without memory."""
-        dims, value = flat((shape,)), number(value)
-        if any(n < 0 for n in dims):
-            raise fault("full", "EXPAND.C5", f"shape {dims}")
+        dims, value = extents("full", (shape,)), number(value)
         d = default_dtype(value) if dtype is None else as_dtype(dtype)
         return cls.of(B.const(fitting(value, d), d))._broadcast("full", "EXPAND.C2", dims)
 
@@ -103,7 +101,12 @@ class Creation(Indexing):
         if found is None or not found.is_float:
             return cls._whole_steps(math.trunc(first), math.trunc(first + step) - math.trunc(first), n, asked)
         wide = dt.float64 if found is dt.float64 else dt.float32
-        return (cls.of(arange(n)).cast(wide) * _as_float(step) + _as_float(first)).cast(found)
+        return (cls._positions(n).cast(wide) * _as_float(step) + _as_float(first)).cast(found)
+
+    @classmethod
+    def _positions(cls, n: int) -> Self:
+        """[0, 1, ..., n - 1]."""
+        return cls.of(arange(whole(n), position_dtype(n)))
 
     @classmethod
     def _whole_steps(cls, first: int, step: int, n: int, asked: DType | None) -> Self:
@@ -113,7 +116,7 @@ class Creation(Indexing):
             for v in ends:
                 fitting(v, asked)
         inner = holding(*ends, first=(asked,) if asked and asked.bits >= 32 else ())
-        steps = cls.of(arange(n, inner))
+        steps = cls.of(arange(whole(n), inner))
         if step != 1 or first:
             steps = steps * B.wrap(step, inner) + B.wrap(first, inner)  # the sums fit, so that products may wrap
         return steps.cast(asked or inner)
@@ -126,8 +129,8 @@ class Creation(Indexing):
             raise fault("linspace", None, f"{n} steps")
         if found is dt.bool_:
             raise fault("linspace", None, "bool has no values between two", SpecTypeError)
-        position = cls.of(arange(n))
-        values = position.cast(dt.float64) * ((last - first) / (n - 1) if n > 1 else 0.0) + first
+        position = cls._positions(n)
+        values = position.cast(dt.float64) * ((last - first) / _as_float(n - 1) if n > 1 else 0.0) + first
         if n > 1:
             values = position.eq(n - 1).where(last, values)
         return (values.floor() if found.is_integer else values).cast(found)
@@ -135,7 +138,7 @@ class Creation(Indexing):
     @classmethod
     def eye(cls, n: int, m: int | None = None, dtype: DTypeLike = dt.float32) -> Self:
         """Ones on the diagonal of (n, m): a column of ones, padded to rows of m + 1 elements and read in rows of m."""
-        n, columns = whole(n), whole(n if m is None else m)
+        n, columns = extents("eye", (n, n if m is None else m))
         k = min(n, columns)
         if k == 0:
             return cls.zeros(n, columns, dtype=dtype)
@@ -162,9 +165,9 @@ class Creation(Indexing):
     @classmethod
     def rand(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:
         """Uniform in [0, 1): the top bits of a random word, as many as the significand has, over their range."""
-        found, dims = as_dtype(dtype), flat(shape)
+        found, dims = as_dtype(dtype), extents("rand", shape)
         if not found.is_float:
-            raise fault("rand", None, f"dtype {found} is no float")
+            raise fault("rand", None, f"dtype {found} is no float", SpecTypeError)
         word = dt.uint64 if found is dt.float64 else dt.uint32
         kept = found.man_bits + 1
         wide = dt.float64 if found is dt.float64 else dt.float32
@@ -174,6 +177,7 @@ class Creation(Indexing):
     @classmethod
     def uniform(cls, *shape: Any, low: float = 0.0, high: float = 1.0, dtype: DTypeLike = dt.float32) -> Self:
         """low + (high - low) * rand."""
+        low, high = _as_float(number(low)), _as_float(number(high))
         return cls.rand(*shape, dtype=dtype) * (high - low) + low
 
     @classmethod
@@ -190,8 +194,9 @@ class Creation(Indexing):
     def randint(cls, *shape: Any, low: int = 0, high: int = 10, dtype: DTypeLike = dt.int32) -> Self:
         """Whole numbers in [low, high), high - low at most 2^32: the high word of a random word times high - low."""
         low, high = whole(low), whole(high)
-        dims, width = flat(shape), high - low
+        dims, width, found = extents("randint", shape), high - low, as_dtype(dtype)
         if not 0 < width <= 2**32:
             raise fault("randint", None, f"low {low} and high {high}")
+        fitting(low, found), fitting(high - 1, found)
         word = cls._bits(math.prod(dims), dt.uint32).cast(dt.uint64)
-        return ((word * width >> 32).cast(dt.int64) + low).cast(dtype).reshape(dims)
+        return ((word * width >> 32).cast(dt.int64) + low).cast(found).reshape(dims)

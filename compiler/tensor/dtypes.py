@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.faults import fault, shown
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind, promote
@@ -49,15 +49,18 @@ _ALIASES = {"bool_": "bool", "float": "float32", "int": "int32", "float8_e4m3fn"
 
 
 def as_dtype(d: DTypeLike) -> DType:
-    """A dtype by itself, by name, by Python type or by NumPy dtype; raises SpecTypeError for what no buffer can hold."""
+    """A dtype by itself, by a name of the language (R24: i8 has 8 bits), by Python type or by NumPy dtype.
+
+    Raises SpecTypeError for what no buffer can hold.
+    """
     if isinstance(d, DType):
         found: DType | None = d
     else:
-        name = d if isinstance(d, str) else str(getattr(d, "name", getattr(d, "__name__", d)))
-        found = dt.DTYPES.get(_ALIASES.get(name, name))
+        name = d if isinstance(d, str) else getattr(d, "name", getattr(d, "__name__", ""))
+        found = dt.DTYPES.get(_ALIASES.get(name, name)) or dt.SHORT.get(name) if isinstance(name, str) else None
     if found is None or found not in ACCUMULATE:
         raise fault(
-            "", None, f"{d!r} is no dtype of a Tensor; those are {', '.join(x.name for x in ACCUMULATE)} (R24)", SpecTypeError
+            "", None, f"{shown(d)} is no dtype of a Tensor; those are {', '.join(x.name for x in ACCUMULATE)} (R24)", SpecTypeError
         )
     return found
 
@@ -91,7 +94,9 @@ def holding(*values: int, first: tuple[DType, ...] = ()) -> DType:
     for d in (*first, dt.int32, dt.int64, dt.uint64):
         if d.min <= low and high <= d.max:
             return d
-    given = f"{low} is no value of an integer dtype" if low == high else f"no integer dtype holds {low} to {high}"
+    given = (
+        f"{shown(low)} is no value of an integer dtype" if low == high else f"no integer dtype holds {shown(low)} to {shown(high)}"
+    )
     raise fault("", "CONST.C2", given)
 
 

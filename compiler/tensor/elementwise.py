@@ -21,7 +21,7 @@ from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.derive.shape import broadcast
 from uops.spec.dtypes import DType, Kind
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, SpecTypeError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
@@ -59,7 +59,9 @@ class Elementwise(Movement):
         legal, claim = _LEGAL.get(op, (None, ""))
         common = a.dtype if op in (Op.SHR, Op.SHL) else promote(a.dtype, b.dtype)
         if legal is not None and not legal(common):
-            raise fault(method, claim, f"{a.dtype} and {b.dtype}")
+            raise fault(method, claim, f"{a.dtype} and {b.dtype}", SpecTypeError)
+        if op in (Op.SHR, Op.SHL) and not b.dtype.is_integer:
+            raise fault(method, f"{op.name}.C3", f"a count of {b.dtype}", SpecTypeError)
         return self._alu(method, op, a, b)
 
     def _alu(self, method: str, op: Op, *nodes: UOp) -> Self:
@@ -277,7 +279,7 @@ class Elementwise(Movement):
 
     def neg(self) -> Self:
         if self.dtype is dt.bool_:
-            raise fault("neg", "NEG.C2", "bool; use logical_not")
+            raise fault("neg", "NEG.C2", "bool; use logical_not", SpecTypeError)
         return self.of(B.neg(self.uop))
 
     __neg__ = neg

@@ -20,7 +20,7 @@ from uops.compiler.tensor.faults import fault
 from uops.compiler.tensor.numbers import array_of_numbers, fitting
 from uops.spec import build as B
 from uops.spec.dtypes import DType
-from uops.spec.errors import SpecError, SpecTypeError
+from uops.spec.errors import SpecTypeError
 from uops.spec.node import UOp
 
 _READ_ONLY = (1, 0)  # the DLPack version whose consumers know the read-only flag
@@ -52,7 +52,7 @@ class Exchange(Creation):
     def from_numpy(cls, array: storage.Array) -> Self:
         """A Tensor on the array's own memory, where that is contiguous and of a dtype of the language."""
         if not isinstance(array, np.ndarray):
-            raise SpecError(f"Tensor.from_numpy: {type(array).__name__} is no array")
+            raise fault("from_numpy", None, f"{type(array).__name__} is no array", SpecTypeError)
         return cls.of(storage.leaf(array))
 
     @classmethod
@@ -60,8 +60,8 @@ class Exchange(Creation):
         """A Tensor on the memory of any CPU array with `__dlpack__`."""
         try:
             return cls.of(storage.leaf(np.from_dlpack(source)))
-        except (AttributeError, BufferError, RuntimeError) as e:
-            raise SpecError(f"Tensor.from_dlpack: {e}") from e
+        except (AttributeError, BufferError, RuntimeError, TypeError) as e:
+            raise fault("from_dlpack", None, str(e), SpecTypeError) from e
 
     def numpy(self) -> storage.Array:
         """The value as a read-only array on this Tensor's memory; realizes."""
@@ -104,7 +104,7 @@ class Exchange(Creation):
     def item(self) -> bool | int | float:
         """The only element, as a Python number; realizes."""
         if self.numel() != 1:
-            raise SpecError(f"Tensor.item: shape {self.shape} has {self.numel()} elements, not one")
+            raise fault("item", None, f"shape {self.shape} has {self.numel()} elements, not one")
         value: bool | int | float = self._array().item()
         return value
 
@@ -112,14 +112,18 @@ class Exchange(Creation):
         return bool(self.item())
 
     def __int__(self) -> int:
-        return int(self.item())
+        value = self.item()
+        try:
+            return int(value)
+        except (ValueError, OverflowError) as e:
+            raise fault("__int__", None, f"{value} has no integer value") from e
 
     def __float__(self) -> float:
         return float(self.item())
 
     def __index__(self) -> int:
         if not self.dtype.is_integer:
-            raise TypeError(f"a Tensor of {self.dtype} is no index")
+            raise fault("__index__", None, f"a Tensor of {self.dtype} is no index", SpecTypeError)
         return int(self.item())
 
     def __iter__(self) -> Iterator[Self]:
@@ -158,7 +162,7 @@ def _array(data: Any, wanted: DType | None) -> storage.Array:
         try:
             found = np.array([v.numpy() if isinstance(v, Exchange) else v for v in data])
         except ValueError as e:
-            raise fault("__init__", None, f"the rows of a list have one shape; {e}") from e
+            raise fault("__init__", None, f"the rows of a list have one shape, and it at most 64 axes; {e}") from e
         return found if _has_arrays(data) else array_of_numbers(data, found, wanted)
     if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__"):
         return np.array(data)

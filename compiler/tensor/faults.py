@@ -12,6 +12,8 @@ from uops.spec.ops import Op
 
 #: Where the methods of a Tensor are.
 _PACKAGE = __name__.rpartition(".")[0] + "."
+#: Bits of a size; bits of an integer, and characters of any other value, that an error spells.
+_SIZE_BITS, _SHOWN_BITS, _SHOWN = 64, 512, 200
 #: Special methods that have no other name.
 _SPECIAL = frozenset(
     {"__init__", "__getitem__", "__setitem__", "__len__", "__iter__", "__bool__", "__int__", "__float__", "__index__"}
@@ -30,25 +32,50 @@ def fault(method: str, claim: str | None, detail: str, kind: type[SpecError] = S
 
 def _called(frame: FrameType | None) -> str:
     """The outermost method on the stack from here to the user's code; an operator has the name of its method."""
-    names = []
+    names: list[str] = []
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         code = frame.f_code
         if code.co_varnames[:1] in (("self",), ("cls",)) or code.co_name == "manual_seed":
             names.append(code.co_name)
         frame = frame.f_back
-    public = [n for n in names if not n.startswith("_")]
-    special = [n for n in names if n.startswith("__") and n.endswith("__")]
-    if special and (special[-1] in _SPECIAL or not public):
-        return special[-1]
-    return public[-1] if public else ""
+    outer_first = names[::-1]
+    named = (n for n in outer_first if not n.startswith("_") or n in _SPECIAL)
+    return next(named, next((n for n in outer_first if n.startswith("__")), ""))
 
 
 def whole(v: Any) -> int:
-    """A size, axis or amount as an int, from whatever Python takes for an index. Raises SpecTypeError for anything else."""
+    """A size, axis or amount as an int, from whatever Python takes for an index.
+
+    Raises SpecTypeError for anything else, SpecValueError for one beyond 64 bits.
+    """
     try:
-        return operator.index(v)
+        found = operator.index(v)
     except TypeError as e:
-        raise fault("", None, f"a size, axis or amount of a Tensor is an integer, got {v!r}", SpecTypeError) from e
+        raise fault("", None, f"a size, axis or amount of a Tensor is an integer, got {shown(v)}", SpecTypeError) from e
+    if found.bit_length() > _SIZE_BITS:
+        raise fault("", None, f"a size, axis or amount of a Tensor has at most {_SIZE_BITS} bits, got {shown(v)}")
+    return found
+
+
+def shown(v: Any) -> str:
+    """A value as an error shows it: cut where it is long, and without digits where Python would refuse to spell them."""
+    if isinstance(v, int) and v.bit_length() > _SHOWN_BITS:
+        return f"<integer of {v.bit_length()} bits>"
+    try:
+        text = repr(v)
+    except ValueError:  # of such an integer inside
+        text = f"<{type(v).__name__}>"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def listed(v: Any, what: str) -> list[Any]:
+    """The elements of a sequence. Raises SpecTypeError for what has none, and for text."""
+    if not isinstance(v, (str, bytes)):
+        try:
+            return list(v)
+        except TypeError:
+            pass
+    raise fault("", None, f"{what} are a sequence, got {shown(v)}", SpecTypeError)
 
 
 def claim_of(op: Op, text: str) -> str:

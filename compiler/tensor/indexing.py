@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from uops.compiler.tensor.core import Core, Shape, Step
-from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.faults import fault, shown, whole
 from uops.compiler.tensor.networks import Networks
 from uops.spec import build as B
 from uops.spec import dtypes as dt
@@ -23,7 +23,7 @@ from uops.spec.args import PermuteArg
 from uops.spec.compositions import arange
 from uops.spec.derive.shape import broadcast
 from uops.spec.dtypes import DType
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, SpecIndexError, SpecTypeError
 from uops.spec.ops import Op
 
 Item = Any
@@ -63,7 +63,7 @@ class Indexing(Networks):
         dots = [k for k, i in enumerate(given) if i is Ellipsis]
         used = sum(i is not None and i is not Ellipsis for i in given)
         if used > self.ndim or len(dots) > 1:
-            raise fault("__getitem__", "INDEX.C2", f"{used} indices for shape {self.shape}")
+            raise fault("__getitem__", "INDEX.C2", f"{used} indices for shape {self.shape}", SpecIndexError)
         at = dots[0] if dots else len(given)
         return [*given[:at], *[_KEEP] * (self.ndim - used), *given[at + 1 :]]
 
@@ -71,14 +71,17 @@ class Indexing(Networks):
         if isinstance(i, np.ndarray) and i.ndim == 0:
             i = i[()]
         if isinstance(i, (list, np.ndarray)):
-            i = self.of(self._operand(np.array(i, np.int32 if len(i) == 0 else None)))
+            try:
+                i = self.of(self._operand(np.array(i, np.int32 if len(i) == 0 else None)))
+            except ValueError as e:
+                raise fault("__getitem__", None, f"the rows of a list have one shape; {e}") from e
         if isinstance(i, Core):
             if not i.dtype.is_integer:
                 why = "a bool mask selects a number of elements that depends on data; use where" if i.dtype is dt.bool_ else ""
-                raise fault("__getitem__", "INDEX.C4", f"an index of {i.dtype}. {why}".rstrip(". "))
+                raise fault("__getitem__", "INDEX.C4", f"an index of {i.dtype}. {why}".rstrip(". "), SpecTypeError)
             return i
         if isinstance(i, (bool, np.bool_)) or not (i is None or i is Ellipsis or isinstance(i, (int, slice, np.integer))):
-            raise fault("__getitem__", "INDEX.C4", f"an index of type {type(i).__name__}")
+            raise fault("__getitem__", "INDEX.C4", f"an index of type {type(i).__name__}", SpecTypeError)
         return i
 
     # Slices
@@ -89,14 +92,14 @@ class Indexing(Networks):
             try:
                 r = range(*item.indices(n))
             except (TypeError, ValueError) as e:
-                raise fault("__getitem__", "SHRINK.C1", f"{item} of an axis of {n}: {e}") from e
+                raise fault("__getitem__", "SHRINK.C1", f"{shown(item)} of an axis of {n}: {e}") from e
             if r.step < 0:
                 return _Cut(r[-1] if len(r) else 0, len(r), -r.step, reverse=True)
             return _Cut(r.start if len(r) else 0, len(r), r.step)
         if isinstance(item, Core):
             return _Cut(0, n)
         if not -n <= item < n:
-            raise fault("__getitem__", "SHRINK.C2", f"index {item} of axis {axis} of shape {self.shape}")
+            raise fault("__getitem__", "SHRINK.C2", f"index {shown(item)} of axis {axis} of shape {self.shape}", SpecIndexError)
         return _Cut(int(item) % n, 1, dropped=True)
 
     def _cut(self, cuts: Sequence[_Cut], new: Sequence[bool]) -> Self:
@@ -191,11 +194,11 @@ class Indexing(Networks):
 
         No other extent of `index` exceeds this Tensor's. Spec: Index of the flattened Tensor at the row-major position.
         """
-        k = self._axis("gather", dim, "INDEX.C2")
+        k, index = self._axis("gather", dim, "INDEX.C2"), self._tensor("index", index)
         if index.ndim != self.ndim or any(m > n for j, (m, n) in enumerate(zip(index.shape, self.shape)) if j != k):
             raise fault("gather", "INDEX.C2", f"index of shape {index.shape} for {self.shape}, axis {dim}")
         if not index.dtype.is_integer:
-            raise fault("gather", "INDEX.C4", f"an index of {index.dtype}")
+            raise fault("gather", "INDEX.C4", f"an index of {index.dtype}", SpecTypeError)
         d = position_dtype(self.numel())
         named = index._from_end(self.shape[k], d)
         total: Self | None = None
@@ -210,9 +213,11 @@ class Indexing(Networks):
     def one_hot(self, num_classes: int) -> Self:
         """int32 (..., num_classes): 1 at the position that each element names, nowhere for one out of range."""
         if not self.dtype.is_integer:
-            raise fault("one_hot", "INDEX.C4", f"an index of {self.dtype}")
-        d = self.dtype if self.dtype.bits >= 32 else dt.int32
-        return (self.cast(d).unsqueeze(-1).eq(self.of(arange(num_classes, d)))).cast(dt.int32)
+            raise fault("one_hot", "INDEX.C4", f"an index of {self.dtype}", SpecTypeError)
+        d, n = self.dtype if self.dtype.bits >= 32 else dt.int32, whole(num_classes)
+        if n < 0:
+            raise fault("one_hot", None, f"{n} classes")
+        return (self.cast(d).unsqueeze(-1).eq(self.of(arange(n, d)))).cast(dt.int32)
 
 
 def _indexed(axis: int, rank: int, cut: _Cut) -> tuple[Step, ...]:

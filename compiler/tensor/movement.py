@@ -5,23 +5,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.core import Core, Shape, Step
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, weak
-from uops.compiler.tensor.faults import fault, whole
+from uops.compiler.tensor.faults import fault, listed, shown, whole
 from uops.compiler.tensor.numbers import number
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import promote
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
 Sizes = int | Sequence[int]
+T = TypeVar("T", bound="Movement")
 
 
 def _listed(args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -34,11 +35,19 @@ def flat(args: tuple[Any, ...]) -> tuple[int, ...]:
     return tuple(map(whole, _listed(args)))
 
 
+def extents(method: str, args: tuple[Any, ...]) -> tuple[int, ...]:
+    """The shape of `f(2, 3)` and of `f((2, 3))`. Raises SpecValueError for a negative extent."""
+    shape = flat(args)
+    if any(n < 0 for n in shape):
+        raise fault(method, "EXPAND.C5", f"shape {shape}")
+    return shape
+
+
 def _pair(method: str, given: Any) -> tuple[int, int]:
     try:
         first, last = given
     except (TypeError, ValueError) as e:
-        raise fault(method, None, f"{given!r} is no pair of integers") from e
+        raise fault(method, None, f"{shown(given)} is no pair of integers", SpecTypeError) from e
     return whole(first), whole(last)
 
 
@@ -46,6 +55,17 @@ def _equal_parts(n: int, size: int) -> tuple[int, ...]:
     if size <= 0:
         raise fault("split", None, f"size {size}")
     return tuple(min(size, n - k) for k in range(0, max(n, 1), size))
+
+
+def _beside(method: str, first: T, others: tuple[Any, ...]) -> tuple[T, ...]:
+    """The Tensors of `a.f(b)` and of `Tensor.f((a, b))`."""
+    tensors: tuple[Any, ...] = (*first, *others) if isinstance(first, (tuple, list)) else (first, *others)
+    for t in tensors:
+        if not isinstance(t, Movement):
+            raise fault(method, None, f"expected Tensors, got {type(t).__name__}", SpecTypeError)
+    if not tensors:
+        raise fault(method, None, "expected at least one Tensor")
+    return tensors
 
 
 class Movement(Core):
@@ -111,16 +131,16 @@ class Movement(Core):
 
         A negative amount takes elements away. A value other than zero is a Where over the padded mask.
         """
-        pairs = self._pairs(padding)
+        pairs, filling = self._pairs(listed(padding, "amounts of padding")), number(value)
         t = self.shrink([(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pairs, self.shape)])
         grown = [(max(0, a), max(0, b)) for a, b in pairs]
         if not any(a or b for a, b in grown):
             return t
         padded = B.pad_by(t.uop, *grown)
-        if value == 0 and not (isinstance(value, float) and math.copysign(1, value) < 0):
+        if filling == 0 and not (isinstance(filling, float) and math.copysign(1, filling) < 0):
             return self._view(padded, None)
         inside = B.pad_by(B.expand(storage.shaped(B.const(True), (1,) * t.ndim), t.shape), *grown)
-        filler = weak(number(value), self.dtype)
+        filler = weak(filling, self.dtype)
         common = promote(self.dtype, filler.dtype)
         return self._view(B.where(inside, B.cast(padded, common), B.cast(filler, common)), None)
 
@@ -136,9 +156,10 @@ class Movement(Core):
 
     def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Self:
         """Elements first to last - 1 of each axis; None keeps the axis."""
-        if len(bounds) != self.ndim:
-            raise fault("shrink", "SHRINK.C5", f"{len(bounds)} bounds for shape {self.shape}")
-        kept = [(0, n) if b is None else _pair("shrink", b) for b, n in zip(bounds, self.shape)]
+        given = bounds if isinstance(bounds, list) else listed(bounds, "bounds")
+        if len(given) != self.ndim:
+            raise fault("shrink", "SHRINK.C5", f"{len(given)} bounds for shape {self.shape}")
+        kept = [(0, n) if b is None else _pair("shrink", b) for b, n in zip(given, self.shape)]
         if any(not 0 <= lo <= hi <= n for (lo, hi), n in zip(kept, self.shape)):
             raise fault("shrink", "SHRINK.C2", f"bounds {kept} for shape {self.shape}")
         if all(hi - lo == n for (lo, hi), n in zip(kept, self.shape)):
@@ -163,7 +184,7 @@ class Movement(Core):
         """A new axis of 1 at `dim`."""
         dim = whole(dim)
         if not -self.ndim - 1 <= dim <= self.ndim:
-            raise fault("unsqueeze", None, f"dim {dim} for shape {self.shape}")
+            raise fault("unsqueeze", None, f"dim {dim} for shape {self.shape}", SpecIndexError)
         dim %= self.ndim + 1
         return self.reshape(self.shape[:dim] + (1,) + self.shape[dim:])
 
@@ -185,7 +206,7 @@ class Movement(Core):
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """One axis as several, one of which may be -1."""
         dim = self._axis("unflatten", dim, "RESHAPE.C2")
-        return self.reshape(self.shape[:dim] + tuple(sizes) + self.shape[dim + 1 :])
+        return self.reshape(self.shape[:dim] + tuple(listed(sizes, "sizes")) + self.shape[dim + 1 :])
 
     def split(self, sizes: Sizes, dim: int = 0) -> tuple[Self, ...]:
         """Parts along `dim`: of one size, the last perhaps smaller, or of the sizes listed."""
@@ -211,46 +232,39 @@ class Movement(Core):
     # Joins and repeats
 
     def cat(self, *others: Movement, dim: int = 0) -> Self:
-        """The Tensors one after the other along `dim`: each padded to the whole, chosen where its part lies."""
-        tensors = self._beside("cat", others)
-        dim = self._axis("cat", dim, "STACK.C3")
+        """The Tensors, or those of a sequence, one after the other: each padded to the whole along `dim`, chosen where it lies."""
+        first, *_ = tensors = _beside("cat", self, others)
+        dim = first._axis("cat", dim, "STACK.C3")
         rest = [t.shape[:dim] + t.shape[dim + 1 :] for t in tensors]
-        if any(t.ndim != self.ndim or r != rest[0] for t, r in zip(tensors, rest)):
+        if any(t.ndim != first.ndim or r != rest[0] for t, r in zip(tensors, rest)):
             raise fault("cat", "STACK.C3", f"shapes {', '.join(str(t.shape) for t in tensors)} along axis {dim}")
         total = sum(t.shape[dim] for t in tensors)
         out, end = tensors[0]._placed(dim, 0, total), tensors[0].shape[dim]
         for t in tensors[1:]:
-            here = self.of(B.const(True)).reshape((1,) * self.ndim).expand(t.shape)._placed(dim, end, total)
+            here = first.of(B.const(True)).reshape((1,) * first.ndim).expand(t.shape)._placed(dim, end, total)
             out = B.where(here, t._placed(dim, end, total), out)
             end += t.shape[dim]
-        return self.of(out)
-
-    def _beside(self, method: str, others: tuple[Movement, ...]) -> tuple[Movement, ...]:
-        """This Tensor and the others."""
-        for t in others:
-            if not isinstance(t, Movement):
-                raise fault(method, None, f"the others are Tensors, got {type(t).__name__}")
-        return self, *others
+        return first.of(out)
 
     def _placed(self, dim: int, at: int, total: int) -> UOp:
         n = self.shape[dim]
         return self.pad([(at, total - at - n) if k == dim else None for k in range(self.ndim)]).uop
 
     def stack(self, *others: Movement, dim: int = 0) -> Self:
-        """The Tensors along a new axis."""
-        tensors = self._beside("stack", others)
-        if any(t.shape != self.shape for t in tensors):
+        """The Tensors, or those of a sequence, along a new axis: `a.stack(b)`, `Tensor.stack((a, b))`."""
+        first, *_ = tensors = _beside("stack", self, others)
+        if any(t.shape != first.shape for t in tensors):
             raise fault("stack", "STACK.C3", f"shapes {', '.join(str(t.shape) for t in tensors)}")
-        common = self.dtype
+        common = first.dtype
         for t in tensors:
             common = promote(common, t.dtype)
-        joined = self.of(B.stack(*(B.cast(t.uop, common) for t in tensors)))
+        joined = first.of(B.stack(*(B.cast(t.uop, common) for t in tensors)))
         dim = whole(dim)
         if not -joined.ndim <= dim < joined.ndim:
-            raise fault("stack", None, f"dim {dim} for a result of {joined.ndim} axes")
+            raise fault("stack", None, f"dim {dim} for a result of {joined.ndim} axes", SpecIndexError)
         order = list(range(1, joined.ndim))
         order.insert(dim % joined.ndim, 0)
-        return self.of(joined.permute(*order).uop)
+        return first.of(joined.permute(*order).uop)
 
     def repeat(self, *repeats: Any) -> Self:
         """Each axis repeated as a whole; new axes may stand in front."""
@@ -264,10 +278,12 @@ class Movement(Core):
 
     def repeat_interleave(self, repeats: int, dim: int | None = None) -> Self:
         """Each element of an axis `repeats` times in a row; of the flattened Tensor without an axis."""
-        t = self.flatten() if dim is None else self
-        k = t._axis("repeat_interleave", dim or 0, "EXPAND.C4")
+        t, count = self.flatten() if dim is None else self, whole(repeats)
+        if count < 0:
+            raise fault("repeat_interleave", None, f"{count} repeats")
+        k = t._axis("repeat_interleave", 0 if dim is None else dim, "EXPAND.C4")
         before, n, after = t.shape[:k], t.shape[k], t.shape[k + 1 :]
-        return t.reshape(*before, n, 1, *after).expand(*before, n, repeats, *after).reshape(*before, n * repeats, *after)
+        return t.reshape(*before, n, 1, *after).expand(*before, n, count, *after).reshape(*before, n * count, *after)
 
     def roll(self, shifts: int, dim: int) -> Self:
         """The elements of an axis moved by `shifts`, around its end."""
@@ -283,7 +299,7 @@ class Movement(Core):
         wanted = as_dtype(dtype)
         old, new = self.dtype.itemsize, wanted.itemsize
         if wanted is dt.bool_ and self.dtype is not dt.bool_:
-            raise fault("bitcast", "BITCAST.C2", f"{self.dtype} to bool")
+            raise fault("bitcast", "BITCAST.C2", f"{self.dtype} to bool", SpecTypeError)
         if old != new and (not self.ndim or self.shape[-1] * old % new):
             raise fault("bitcast", "BITCAST.C4", f"shape {self.shape} of {self.dtype} to {wanted}")
         return self._view(self.uop) if wanted is self.dtype else self._moved(B.bitcast(self.uop, wanted))
@@ -302,5 +318,5 @@ class Movement(Core):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise SpecError("Tensor.__len__: a Tensor of shape () has no first axis")
+            raise fault("__len__", None, "a Tensor of shape () has no first axis", SpecTypeError)
         return self.shape[0]

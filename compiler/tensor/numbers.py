@@ -12,7 +12,7 @@ import numpy as np
 
 from uops.compiler.runtime import numpy_dtype
 from uops.compiler.tensor.dtypes import Number, holding
-from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.faults import fault, shown
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
@@ -39,7 +39,7 @@ def fitting(value: Number, d: DType) -> Number:
     """`value`, which `d` holds but for a fraction and rounding. Raises SpecValueError."""
     finite = not isinstance(value, float) or math.isfinite(value)
     if d.is_integer and not (finite and d.min <= math.trunc(value) <= d.max):
-        raise fault("", "CONST.C2", f"{value} is no value of {d}, which holds {d.min} to {d.max}")
+        raise fault("", "CONST.C2", f"{shown(value)} is no value of {d}, which holds {d.min} to {d.max}")
     return value
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from uops.compiler.tensor.dtypes import DTypeLike, accumulator, floating, promote
 from uops.compiler.tensor.elementwise import Elementwise
-from uops.compiler.tensor.faults import fault
+from uops.compiler.tensor.faults import fault, whole
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.compositions import arange
@@ -67,7 +67,7 @@ class Reduction(Elementwise):
         """Sum of the squares of x - mean(x), over the number of elements less `correction`."""
         own = floating(self.dtype)
         inner, _ = accumulator(own, None)
-        axes = self._axes("var", axis)
+        axes, correction = self._axes("var", axis), whole(correction)
         t = self.cast(inner)
         squares = (t - t.mean(axes, keepdim=True)).square()
         return (squares._reduce(Op.ADD, axes, keepdim) / float(max(0, self._count(axes) - correction))).cast(own)

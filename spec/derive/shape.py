@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from uops.spec import dtypes as dt
 from uops.spec.args import ConstArg
 from uops.spec.derive.dtype import tuple_element
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, SpecTypeError, SpecValueError
 from uops.spec.node import Dim, Rule, UOp, substitute, toposort
 from uops.spec.ops import ALU, MARKERS, Op
 
@@ -32,7 +32,7 @@ def index(value: int) -> UOp:
     try:
         whole = operator.index(value)
     except TypeError as e:
-        raise SpecError(f"{value!r} is no value of index (R08)") from e
+        raise SpecTypeError(f"{value!r} is no value of index (R08)") from e
     return UOp(Op.CONST, (), ConstArg(whole, dt.index))
 
 
@@ -55,7 +55,7 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
             if out[k] == 1 and not isinstance(out[k], UOp):
                 out[k] = n
             elif n != out[k] and (isinstance(n, UOp) or n != 1):
-                raise SpecError(f"shapes {', '.join(map(str, shapes))} do not broadcast at axis {k} (R41)")
+                raise SpecValueError(f"shapes {', '.join(map(str, shapes))} do not broadcast at axis {k} (R41)")
     return tuple(out)
 
 
