@@ -1,8 +1,9 @@
 """Compiled objects on disk, shared by concurrent processes.
 
-One file per object, named by a digest of everything that decides its bytes. A file holds its payload's own digest and is written
-under another name, then renamed, so a reader sees a whole object or none; whatever is truncated, damaged or foreign is a miss and
-is removed. Nothing here ever fails a compilation: a directory that cannot be used makes every lookup a miss.
+One file per object, named by a digest of everything that decides its bytes, and sealed with that name (`uops.spec.untrusted`): an
+object under another one's name is a miss, as whatever is truncated, damaged or foreign is, and is removed. What `usable` refuses
+is removed, too. A file is written beside its place, then renamed, so that a reader sees a whole object or none. Nothing here ever
+fails a compilation: a directory that cannot be used makes every lookup a miss.
 """
 
 from __future__ import annotations
@@ -10,20 +11,21 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import stat
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from uops.compiler.config import cache_folder
+from uops.spec.untrusted import SCRATCH, BadFile, Damaged, read_bytes, seal, unseal, write_bytes
 
+KIND = "object"
 #: Changes when the file format or the meaning of a key does.
-SCHEMA = 1
+SCHEMA = 2
 _MAGIC = b"uops-object-%d\n" % SCHEMA
-_DIGEST = hashlib.sha256().digest_size
+#: Bytes of a header, at most.
+_HEADER = 128
 _SUFFIX = ".obj"
-_SCRATCH = ".tmp"
 #: A scratch file this old belongs to a process that died.
 _STALE_SECONDS = 3600.0
 #: The size is looked at on the first write of a process and then every so many writes.
@@ -57,17 +59,20 @@ class ObjectCache:
         self._writes = 0
         self._usable: bool | None = None
 
-    def made(self, make: Callable[[], bytes], *parts: str | bytes) -> bytes:
-        """The object that `parts` name; made, and stored, where it is not there."""
+    def made(self, make: Callable[[], bytes], *parts: str | bytes, usable: Callable[[bytes], bool] = lambda payload: True) -> bytes:
+        """The object that `parts` name; made, and stored, where it is not there or is not `usable`."""
         if self.root is None:  # nobody asks for its name
             self.misses += 1
             return make()
-        name = key(*parts)
-        found = self.get(name)
-        if found is None:
-            found = make()
-            self.put(name, found)
-        return found
+        found = self.get(key(*parts))
+        return found if found is not None and usable(found) else self.remade(make, *parts)
+
+    def remade(self, make: Callable[[], bytes], *parts: str | bytes) -> bytes:
+        """The object that `parts` name, made anew and stored in place of what is there."""
+        fresh = make()
+        if self.root is not None:
+            self.put(key(*parts), fresh)
+        return fresh
 
     def get(self, name: str) -> bytes | None:
         """The object, or None. A damaged file is removed."""
@@ -81,31 +86,29 @@ class ObjectCache:
         if not self._prepared():
             return
         assert self.root is not None
-        scratch = self.root / f"{name}.{os.getpid()}-{secrets.token_hex(4)}{_SCRATCH}"
         try:
-            with open(scratch, "xb") as f:
-                f.write(_MAGIC + hashlib.sha256(payload).digest() + payload)
-            os.replace(scratch, self.root / (name + _SUFFIX))
+            write_bytes(self.root / (name + _SUFFIX), seal(KIND, SCHEMA, name, payload), follow_links=False)
         except OSError:
-            with contextlib.suppress(OSError):
-                scratch.unlink()
             return
         if self._writes % _SWEEP_EVERY == 0:
             self.sweep()
         self._writes += 1
 
     def sweep(self) -> None:
-        """Remove stale scratch files and, above the limit, the least recently used objects down to 3/4 of it."""
+        """Remove stale scratch files and, above the limit, the least recently used objects down to 3/4 of it.
+
+        A time that has not come yet says that the clock was set back: such a scratch file is stale, such an object goes first.
+        """
         now, total, objects = time.time(), 0, []
         for entry in self._entries():
             with contextlib.suppress(OSError):
                 info = entry.stat(follow_symlinks=False)
-                if entry.name.endswith(_SCRATCH) and now - info.st_mtime > _STALE_SECONDS:
+                if entry.name.endswith(SCRATCH) and abs(now - info.st_mtime) > _STALE_SECONDS:
                     os.unlink(entry.path)
                 elif entry.name.endswith(_SUFFIX):
                     # Blocks, where the system says: thousands of small files take more than the sum of their lengths.
                     taken = max(info.st_size, getattr(info, "st_blocks", 0) * 512)
-                    objects.append((info.st_mtime, taken, entry.path))
+                    objects.append((info.st_mtime if info.st_mtime <= now + _STALE_SECONDS else 0.0, taken, entry.path))
                     total += taken
         if total <= self.limit:
             return
@@ -131,15 +134,15 @@ class ObjectCache:
         assert self.root is not None
         path = self.root / (name + _SUFFIX)
         try:
-            data = _bytes_of(path, self.limit)
+            payload = unseal(KIND, SCHEMA, name, read_bytes(path, most=self.limit + _HEADER, follow_links=False))
+        except (Damaged, BadFile):
+            with contextlib.suppress(OSError):
+                path.unlink()
+            return None
         except OSError:
             return None
-        payload = _checked(data)
         with contextlib.suppress(OSError):
-            if payload is None:
-                path.unlink()
-            else:
-                os.utime(path)
+            os.utime(path)
         return payload
 
     def _prepared(self) -> bool:
@@ -147,23 +150,6 @@ class ObjectCache:
         if self._usable is None:
             self._usable = self.root is not None and _trusted(self.root)
         return self._usable
-
-
-def _bytes_of(path: Path, limit: int) -> bytes:
-    """Contents of a regular file; of anything else, or of a file larger than the whole cache may be, nothing. Never blocks."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    with open(handle, "rb") as f:
-        info = os.fstat(handle)
-        return f.read() if stat.S_ISREG(info.st_mode) and info.st_size <= limit + len(_MAGIC) + _DIGEST else b""
-
-
-def _checked(data: bytes) -> bytes | None:
-    """The payload of a whole and undamaged file."""
-    head = len(_MAGIC) + _DIGEST
-    if len(data) < head or not data.startswith(_MAGIC):
-        return None
-    payload = data[head:]
-    return payload if hashlib.sha256(payload).digest() == data[len(_MAGIC) : head] else None
 
 
 def _trusted(root: Path) -> bool:

@@ -24,7 +24,7 @@ from uops.compiler.memory import Memory, remembering
 from uops.compiler.memory import memory as in_use
 from uops.compiler.passes.callify import Output, callify, outputs
 from uops.compiler.pipeline import lower
-from uops.compiler.target import Entered, Enters, Kernel, Target, lender
+from uops.compiler.target import Entered, Enters, Kernel, Target, lender, load
 from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.node import Dim, UOp, toposort
@@ -245,7 +245,8 @@ class _Loaded(NamedTuple):
         instructions = program.src[0].src
         loop = shared(instructions)
         extent = 0 if loop is None else int(loop.src[0].arg.value)
-        return cls(target.load(program.src[2].arg.data), extent, instructions_run(instructions))
+        kernel = load(target, program.src[1].arg.code, program.src[2].arg.data)
+        return cls(kernel, extent, instructions_run(instructions))
 
 
 def _launch(call: UOp, loaded: _Loaded, at: Mapping[UOp, int], variables: Mapping[str, int]) -> Launch:

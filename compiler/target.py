@@ -3,7 +3,8 @@
 Calling convention of a loaded kernel: `kernel(addresses, scalars)`, both with one entry per argument of its Call, in slot order.
 The entry of a buffer is its address (the other table's is ignored), the entry of a named variable its value. A target whose kernels
 cannot follow a host address as it is also has `lend`; the runtime calls kernels while the memory that they use is lent. One that
-can make a whole program one native call has `enter`.
+can make a whole program one native call has `enter`. One whose `compile` asks a cache has `remake`; whoever runs a kernel loads it
+by `load`, which drops from the cache what does not link.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from uops.spec import dtypes as dt
 from uops.spec.args import WmmaArg
 from uops.spec.dtypes import DType
+from uops.spec.errors import Crash
 from uops.spec.node import UOp
 from uops.spec.ops import BITWISE, COMPARE, SHIFT, Op
 from uops.spec.record import dataclass
@@ -143,6 +145,28 @@ class Enters(Protocol):
     def enter(self, frame: Frame, fallback: Callable[..., Any]) -> Entered | None:
         """The native ways into the program; None where this process offers none."""
         ...
+
+
+@runtime_checkable
+class Remakes(Protocol):
+    """What a Target also has if `compile` may give what a cache on disk holds."""
+
+    def remake(self, source: str) -> bytes:
+        """The binary of a source, made now; it takes the place of what the cache holds."""
+        ...
+
+
+def load(target: Target, source: str, binary: bytes) -> Kernel:
+    """The kernel of a binary, which is made again from its source if a cache gave one that does not link. Raises Crash if what is
+    made now does not, either."""
+    try:
+        return target.load(binary)
+    except Crash:
+        remake: Callable[[str], bytes] | None = getattr(target, "remake", None)
+        fresh = binary if remake is None else remake(source)
+        if fresh == binary:
+            raise
+        return target.load(fresh)
 
 
 @runtime_checkable

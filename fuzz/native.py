@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
 from uops.backends.guard import Guarded, Side
-from uops.compiler.target import Target, lender
+from uops.compiler.target import Target, lender, load
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
@@ -36,7 +36,7 @@ def run_program(
     for m, g in guards.items():
         g.data[:] = memory[m].view(np.uint8)
         memory[m] = g.data.view(memory[m].dtype)
-    kernels = {c.src[0]: target.load(c.src[0].src[2].arg.data) for c in calls}
+    kernels = {c.src[0]: load(target, c.src[0].src[1].arg.code, c.src[0].src[2].arg.data) for c in calls}
     with lender(target)(list(memory.values())):
         for c in calls:
             kernels[c.src[0]]([_address(a, memory) for a in c.src[1:]], [_scalar(a, inputs) for a in c.src[1:]])

@@ -23,7 +23,7 @@ from uops.backends.conformance.judge import Expectation, outputs_of
 from uops.backends.contract import Backend, CompilerBackend
 from uops.backends.guard import GuardedProgram, Side
 from uops.compiler.config import Config
-from uops.compiler.target import Kernel, Target
+from uops.compiler.target import Kernel, Target, load
 from uops.fuzz.declared import Declared
 from uops.fuzz.stages import Fault, Outputs, outside
 from uops.spec.errors import CompileError, SpecError, Unsupported, UopsError
@@ -85,7 +85,7 @@ class Kept:
 
     def _alone(self, source: str) -> Kernel | Exception:
         try:
-            return self.own.load(self.own.compile(source))
+            return load(self.own, source, self.own.compile(source))
         except Exception as e:
             return e
 

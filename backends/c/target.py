@@ -17,6 +17,7 @@ from uops.backends.c.render import ENTRY, OPS, render
 from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
 from uops.backends.cstyle.language import NATIVE
+from uops.backends.elf import is_linkable
 from uops.spec.dtypes import DType
 from uops.spec.errors import Unsupported
 from uops.spec.node import UOp
@@ -81,9 +82,16 @@ class DriverTarget:
 
     def compile(self, source: str) -> bytes:
         """A shared object, from the cache where it is there."""
-        return self.store.made(lambda: driver.compile_object(self.compiler, source), self.key, source)
+        return self.store.made(lambda: self._made(source), self.key, source, usable=lambda binary: is_linkable(binary, ENTRY))
+
+    def remake(self, source: str) -> bytes:
+        """A shared object made now, which takes the place of what the cache has."""
+        return self.store.remade(lambda: self._made(source), self.key, source)
+
+    def _made(self, source: str) -> bytes:
+        return driver.compile_object(self.compiler, source)
 
     def load(self, binary: bytes) -> HostKernel:
-        """A function of this process."""
+        """A function of this process. Raises Crash where the binary does not link."""
         loaded = driver.load_object(binary, ENTRY)
         return HostKernel(loaded.address, loaded)

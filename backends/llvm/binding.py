@@ -18,7 +18,7 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
-from uops.backends.llvm.elf import undefined_symbols
+from uops.backends.elf import undefined_symbols
 from uops.spec.errors import CompileError, Crash
 
 

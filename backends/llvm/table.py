@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from uops.backends.cache import ObjectCache
+from uops.backends.elf import is_linkable
 from uops.backends.llvm import binding, entry
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.entry import Argument, Head
@@ -193,6 +194,8 @@ def _bytes(dtype: Any, shape: Sequence[int]) -> int:
 
 # The module
 
+_LINKED = entry.CALL, entry.EXECUTE, FORKED
+
 
 @functools.cache
 def _loaded(image: bytes) -> Native | None:
@@ -201,7 +204,7 @@ def _loaded(image: bytes) -> Native | None:
     if api is None:
         return None
     try:
-        loaded = binding.load_object(image, entry.CALL, entry.EXECUTE, FORKED)
+        loaded = binding.load_object(image, *_LINKED)
     except Crash:  # a process without one of the symbols
         return None
     binding.keep(loaded)
@@ -221,7 +224,12 @@ def load(store: ObjectCache) -> Native | None:
         return None
     text = entry.text(host.triple)
     named = "entry", host.llvm, host.triple, host.cpu, host.features, text
-    return _loaded(store.made(lambda: binding.compile_object(text, host, Tier.FAST, entry.SYMBOLS), *named))
+
+    def make() -> bytes:
+        return binding.compile_object(text, host, Tier.FAST, entry.SYMBOLS)
+
+    image = store.made(make, *named, usable=lambda found: is_linkable(found, *_LINKED))
+    return _loaded(image) or _loaded(store.remade(make, *named))  # from the cache it may be one that does not link
 
 
 #: Numbers of NumPy's C interface, the same in NumPy 1 and 2.

@@ -12,15 +12,15 @@ from uops import __version__
 from uops.backends import cache
 from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
+from uops.backends.elf import defined_symbols, is_linkable
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import Tier
-from uops.backends.llvm.elf import defined_symbols
 from uops.backends.llvm.exponential import is_native
 from uops.backends.llvm.host import describe
 from uops.backends.llvm.render import ENTRY, OPS, PART, render
 from uops.backends.llvm.types import NATIVE
 from uops.compiler.frame import Frame
-from uops.compiler.target import Entered
+from uops.compiler.target import Entered, Kernel, load
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
@@ -58,18 +58,25 @@ class LlvmTarget:
 
     def compile(self, source: str) -> bytes:
         """Object code, from the cache where it is there."""
-        return self.store.made(lambda: binding.compile_object(source, self.host, self.tier), self.key, source)
+        return self.store.made(lambda: self._made(source), self.key, source, usable=lambda binary: is_linkable(binary, ENTRY))
+
+    def remake(self, source: str) -> bytes:
+        """Object code made now, which takes the place of what the cache has."""
+        return self.store.remade(lambda: self._made(source), self.key, source)
+
+    def _made(self, source: str) -> bytes:
+        return binding.compile_object(source, self.host, self.tier)
 
     def load(self, binary: bytes) -> HostKernel:
-        """A function of this process."""
+        """A function of this process. Raises Crash where the binary does not link."""
         shared = binary[:4] == b"\x7fELF" and PART in defined_symbols(binary)
         loaded = binding.load_object(binary, ENTRY, *((PART,) if shared else ()))
         return HostKernel(loaded.address, loaded, loaded.addresses[-1] if shared else 0)
 
-    def together(self, sources: Sequence[str]) -> list[HostKernel]:
+    def together(self, sources: Sequence[str]) -> list[Kernel]:
         """What `compile` and `load` give of each of several texts; at the fast tier by one object, which no cache holds."""
         if self.tier is not Tier.FAST:
-            return [self.load(self.compile(source)) for source in sources]
+            return [load(self, source, self.compile(source)) for source in sources]
         image = binding.compile_together(sources, self.host)
         names = [f"{ENTRY}{k}" for k in range(len(sources))]
         names += [f"{PART}{k}" for k, source in enumerate(sources) if f"@{PART}(" in source]

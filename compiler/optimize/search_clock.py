@@ -16,7 +16,7 @@ import numpy as np
 from uops.compiler.passes.expand import expanded
 from uops.compiler.passes.linearize import linearized
 from uops.compiler.passes.select import selected
-from uops.compiler.target import Kernel, Target, lender
+from uops.compiler.target import Kernel, Target, lender, load
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.node import UOp, toposort
@@ -56,7 +56,7 @@ class TargetClock:
         return self.target.render(linearized(selected(expanded(body), self.target)[-1]))
 
     def _kernel(self, source: str) -> Kernel:
-        return self.target.load(self.target.compile(source))
+        return load(self.target, source, self.target.compile(source))
 
     def _timed(self, kernel: Kernel, body: UOp, best: float) -> float:
         params = tuple(sorted({u for u in toposort(body) if u.op is Op.PARAM}, key=lambda u: int(u.arg.slot)))

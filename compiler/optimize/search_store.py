@@ -1,17 +1,14 @@
-"""What searches found, on disk: one small JSON file per kernel, machine, target and version.
+"""What searches found, on disk: one small file per kernel, machine, target and version.
 
-A file is written under another name and renamed, so that a process that is killed leaves a whole file or none. A file that cannot
-be read as what it should be is ignored with a warning, and written anew by the next search. A folder that cannot be used stores
-nothing.
+A file is JSON, sealed with its key (`uops.spec.untrusted`), and replaced whole. One that is not what was stored under its key is
+ignored with a warning, and written anew by the next search. A folder that cannot be used stores nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-import os
-import secrets
+import math
 import warnings
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,9 +19,13 @@ from uops.spec.axes import AxisType
 from uops.spec.node import UOp
 from uops.spec.optops import TC, Nolocals, OptOp, Padto, Split, Swap
 from uops.spec.text import show
+from uops.spec.untrusted import BadFile, Damaged, parse_json, read_bytes, seal, unseal, write_bytes
 
+KIND = "schedule"
 #: Changes when the file format, or what a search may find, does.
-SCHEMA = 1
+SCHEMA = 2
+#: Bytes of a file, at most; one has some hundred.
+MOST_BYTES = 1 << 20
 _TYPES: dict[str, type] = {t.__name__: t for t in (Split, Padto, Swap, Nolocals, TC)}
 
 
@@ -54,19 +55,14 @@ class Store:
         """What was found for a key, or None."""
         if self.root is None:
             return None
-        path = self._path(key)
         try:
-            text = path.read_text()
+            data = unseal(KIND, SCHEMA, key, read_bytes(self._path(key), most=MOST_BYTES, follow_links=False))
+            return decoded(parse_json(data, "what is sealed"))
+        except (Damaged, BadFile, ValueError, KeyError, TypeError, AttributeError) as e:
+            self.warn(key, str(e))
         except OSError:
-            return None
-        except ValueError as e:
-            self.warn(key, str(e))
-            return None
-        try:
-            return decoded(json.loads(text))
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-            self.warn(key, str(e))
-            return None
+            pass
+        return None
 
     def warn(self, key: str, why: str) -> None:
         """Say that a file is of no use."""
@@ -77,18 +73,14 @@ class Store:
         if self.root is None:
             return
         path = self._path(key)
-        scratch = path.with_suffix(f".{os.getpid()}-{secrets.token_hex(4)}.tmp")
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(scratch, "x") as f:
-                json.dump(encoded(found), f)
-            os.replace(scratch, path)
+            write_bytes(path, seal(KIND, SCHEMA, key, json.dumps(encoded(found)).encode()), follow_links=False)
         except OSError:
-            with contextlib.suppress(OSError):
-                scratch.unlink()
+            pass
 
     def _path(self, key: str) -> Path:
-        return (self.root or Path()) / f"{key}.json"
+        return (self.root or Path()) / f"{key}.schedule"
 
 
 def encoded(found: Found) -> dict[str, Any]:
@@ -104,7 +96,7 @@ def _opt(o: OptOp) -> list[Any]:
 def decoded(data: Any) -> Found:
     """From JSON. Raises ValueError, KeyError or TypeError for what is no finding."""
     start, seconds, complete = data["start"], data["seconds"], data["complete"]
-    if not (isinstance(start, str) and isinstance(seconds, float) and isinstance(complete, bool) and seconds >= 0):
+    if not (isinstance(start, str) and isinstance(seconds, float) and isinstance(complete, bool) and 0 <= seconds < math.inf):
         raise ValueError("fields of wrong types")
     return Found(start, tuple(_made(o) for o in data["opts"]), seconds, complete)
 

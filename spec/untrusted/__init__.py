@@ -6,13 +6,13 @@ terminal and for a file in UTF-8. Nothing here imports anything of ours but the 
 """
 
 from uops.spec.untrusted.printable import printable
-from uops.spec.untrusted.reader import BadFile, described, read_bytes, read_json, read_text
+from uops.spec.untrusted.reader import BadFile, described, parse_json, read_bytes, read_json, read_text
 from uops.spec.untrusted.sealed import Damaged, seal, unseal
-from uops.spec.untrusted.writer import write_bytes, write_text
+from uops.spec.untrusted.writer import SCRATCH, write_bytes, write_text
 
 __all__ = [
-    "BadFile", "read_bytes", "read_text", "read_json", "described",
-    "write_bytes", "write_text",
+    "BadFile", "read_bytes", "read_text", "read_json", "parse_json", "described",
+    "SCRATCH", "write_bytes", "write_text",
     "Damaged", "seal", "unseal",
     "printable",
 ]  # fmt: skip

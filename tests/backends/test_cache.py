@@ -1,8 +1,8 @@
 """The object cache: keys, damage, concurrency, bounds, and that it never stands in the way."""
 
-import hashlib
 import os
 import random
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +12,7 @@ import pytest
 import uops
 from uops.backends import cache
 from uops.backends.cache import ObjectCache, directory, key
+from uops.spec.untrusted import SCRATCH, seal
 
 NAME = key("a kernel")
 PAYLOAD = bytes(range(256)) * 20
@@ -48,15 +49,17 @@ def test_a_key_depends_on_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
 
 DAMAGE = {
     "empty": lambda b: b"",
-    "cut in the magic": lambda b: b[:5],
+    "cut in the kind": lambda b: b[:5],
     "cut in the digest": lambda b: b[:20],
-    "without a payload": lambda b: b[:48],
+    "without a payload": lambda b: b[: b.index(b"\n") + 1],
     "cut by a byte": lambda b: b[:-1],
     "longer by a byte": lambda b: b + b"\0",
     "zeroed": lambda b: bytes(len(b)),
     "a bit of the payload": lambda b: b[:-1] + bytes([b[-1] ^ 1]),
     "a bit of the digest": lambda b: b[:20] + bytes([b[20] ^ 1]) + b[21:],
-    "another schema": lambda b: b.replace(b"uops-object-1\n", b"uops-object-0\n"),
+    "another schema": lambda b: b.replace(b"uops object 2 ", b"uops object 1 "),
+    "another object's": lambda b: seal("object", 2, key("another kernel"), PAYLOAD),
+    "of another kind": lambda b: seal("schedule", 2, NAME, PAYLOAD),
     "text": lambda b: b"not an object\n",
 }
 
@@ -74,21 +77,39 @@ def test_a_damaged_file_is_a_miss_and_is_replaced(store: ObjectCache, damage: st
     assert store.get(NAME) == PAYLOAD
 
 
-def test_a_bare_head_is_an_empty_object_only_with_its_digest(store: ObjectCache) -> None:
+def test_an_empty_object_is_one(store: ObjectCache) -> None:
     store.put(NAME, b"")
-    assert stored(store).read_bytes().endswith(hashlib.sha256(b"").digest())
+    assert stored(store).read_bytes() == seal("object", 2, NAME, b"")
     assert store.get(NAME) == b""
 
 
-def test_something_that_is_no_file_is_a_miss_at_once(store: ObjectCache) -> None:
+def test_an_object_under_the_name_of_another_is_a_miss(store: ObjectCache) -> None:
+    other = key("another kernel")
+    store.put(other, PAYLOAD)
+    shutil.copy(store.root / f"{other}.obj", stored(store))
+    assert store.get(NAME) is None and not stored(store).exists()
+    assert store.get(other) == PAYLOAD
+
+
+def test_what_is_of_no_use_is_made_again(store: ObjectCache) -> None:
+    store.put(key("kernel"), b"old")
+    assert store.made(lambda: b"new", "kernel", usable=lambda payload: payload != b"old") == b"new"
+    assert store.get(key("kernel")) == b"new"
+
+
+def test_something_that_is_no_file_is_a_miss_at_once_and_is_replaced(store: ObjectCache, tmp_path: Path) -> None:
     store.put(NAME, PAYLOAD)
-    for make in (os.mkdir, os.mkfifo, lambda p: os.symlink("/dev/zero", p)):
+    outside = tmp_path / "outside"
+    outside.write_bytes(seal("object", 2, NAME, b"of another"))
+    for make in (os.mkdir, os.mkfifo, lambda p: os.symlink("/dev/zero", p), lambda p: os.symlink(outside, p)):
         if stored(store).is_dir():
             stored(store).rmdir()
         stored(store).unlink(missing_ok=True)
         make(stored(store))
         assert store.get(NAME) is None
-    store.put(NAME, PAYLOAD)
+        store.put(NAME, PAYLOAD)
+        assert store.get(NAME) == (None if stored(store).is_dir() else PAYLOAD)
+    assert outside.read_bytes() == seal("object", 2, NAME, b"of another")
 
 
 @pytest.mark.parametrize("kind", ["file", "below a file", "writable by others", "writable by its group"])
@@ -138,7 +159,7 @@ def test_the_least_recently_used_objects_go_first(tmp_path: Path) -> None:
     store = ObjectCache(tmp_path / "objects", limit=10 * 8192)
     names = [key(str(k)) for k in range(12)]
     for k, name in enumerate(names):
-        store.put(name, bytes(8192 - 48))
+        store.put(name, bytes(8192 - len(seal("object", 2, name, b""))))
         os.utime(store.root / f"{name}.obj", (1000.0 + k, 1000.0 + k))
     assert store.get(names[0]) is not None  # a use makes it the youngest
     store.sweep()
@@ -150,12 +171,24 @@ def test_the_least_recently_used_objects_go_first(tmp_path: Path) -> None:
 
 def test_a_sweep_takes_old_scratch_files_only(store: ObjectCache) -> None:
     store.put(NAME, PAYLOAD)
-    old, new = (stored(store).with_suffix(f".{k}.tmp") for k in (1, 2))
-    for path in (old, new):
+    old, new, later = (stored(store).with_suffix(f".{k}{SCRATCH}") for k in range(3))
+    for path in (old, new, later):
         path.write_bytes(b"x")
     os.utime(old, (0, 0))
+    os.utime(later, (2**33, 2**33))  # the clock was set back since
     store.sweep()
-    assert (old.exists(), new.exists(), stored(store).exists()) == (False, True, True)
+    assert (old.exists(), new.exists(), later.exists(), stored(store).exists()) == (False, True, False, True)
+
+
+def test_after_the_clock_was_set_back_what_is_used_stays(tmp_path: Path) -> None:
+    store = ObjectCache(tmp_path / "objects", limit=10 * 8192)
+    names = [key(str(k)) for k in range(12)]
+    for k, name in enumerate(names):
+        store.put(name, bytes(7000))
+        os.utime(store.root / f"{name}.obj", (2**33 + k, 2**33 + k))
+    assert store.get(names[0]) is not None
+    store.sweep()
+    assert (store.root / f"{names[0]}.obj").exists()
 
 
 HAMMER = """
@@ -195,7 +228,7 @@ def test_processes_that_hammer_one_folder_only_ever_read_whole_objects(tmp_path:
     results = [p.communicate()[0].split() for p in running]
     assert [p.returncode for p in running] == [0] * 4, seeds
     assert all(bad == "0" and int(hits) > 0 for bad, hits in results), (seeds, results)
-    assert [p.name for p in root.iterdir() if p.suffix == ".tmp"] == []
+    assert [p.name for p in root.iterdir() if p.name.endswith(SCRATCH)] == []
 
 
 @pytest.mark.parametrize(

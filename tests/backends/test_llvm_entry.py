@@ -419,7 +419,7 @@ def test_the_module_refers_to_nothing_but_what_it_says() -> None:
     with pytest.raises(CompileError, match="Py_DecRef"):
         binding.compile_object(text, host, Tier.FAST, entry.SYMBOLS - {"Py_DecRef"})
     image = binding.compile_object(text, host, Tier.FAST, entry.SYMBOLS)
-    from uops.backends.llvm.elf import undefined_symbols
+    from uops.backends.elf import undefined_symbols
 
     assert set(undefined_symbols(image)) - {"_GLOBAL_OFFSET_TABLE_"} == set(entry.SYMBOLS)
 

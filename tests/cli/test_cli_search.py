@@ -59,7 +59,7 @@ def test_ctrl_c_keeps_the_best_so_far(own_cache: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "uops", "search", "gemm.uops", "-b", "llvm", "--beam", "4", "--seconds", "100", "--json"]
     child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths})
     end = time.monotonic() + 60
-    while not (own_cache.is_dir() and any(f.suffix == ".json" for f in own_cache.iterdir())):
+    while not (own_cache.is_dir() and any(f.suffix == ".schedule" for f in own_cache.iterdir())):
         assert time.monotonic() < end and child.poll() is None
         time.sleep(0.02)
     child.send_signal(signal.SIGINT)
@@ -67,5 +67,5 @@ def test_ctrl_c_keeps_the_best_so_far(own_cache: Path, tmp_path: Path) -> None:
     assert child.returncode == 130
     (found,) = json.loads(text)
     assert found["stopped"] and found["best"] > 0
-    (file,) = own_cache.glob("*.json")
-    assert json.loads(file.read_text())["complete"] is False
+    (file,) = own_cache.glob("*.schedule")
+    assert json.loads(file.read_bytes().partition(b"\n")[2])["complete"] is False

@@ -33,6 +33,7 @@ from uops.spec.errors import CompileError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.optops import TC, Nolocals, Padto, Split, Swap
+from uops.spec.untrusted import seal
 from uops.spec.wmma import DESCRIPTORS
 
 WIDE = Machine(vector_bytes=64, registers=32)
@@ -171,7 +172,8 @@ def test_ctrl_c_keeps_the_best_so_far_and_ends_later_searches(tmp_path: Path) ->
     other = first(matmul(p(0, 6, 8), p(1, 8, 12)))
     assert searches(other, PLAIN, count(100)) is other and searches.stopped
     (file,) = tmp_path.iterdir()
-    assert not decoded(__import__("json").loads(file.read_text())).complete
+    found = store(tmp_path).get(file.stem)
+    assert found is not None and not found.complete
 
 
 # ---------------------------------------------------------------------------------------------------------------- on disk
@@ -201,15 +203,26 @@ def test_an_interrupted_search_goes_on_from_its_best(tmp_path: Path) -> None:
      '{"start": "plain", "opts": [["Split"]], "seconds": 1.0, "complete": true}', "[" * 100000],
     ids=["empty", "cut", "list", "fields", "start", "bytes", "illegal", "type", "arguments", "deep"],
 )  # fmt: skip
-def test_a_damaged_entry_is_ignored_with_a_warning(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("sealed", [True, False])
+def test_a_damaged_entry_is_ignored_with_a_warning(tmp_path: Path, text: str, sealed: bool) -> None:
     s, kept = first(GEMM), store(tmp_path)
-    (tmp_path / f"{kept.key(sink(s), PLAIN, 2)}.json").write_text(text, encoding="latin-1")
+    key = kept.key(sink(s), PLAIN, 2)
+    data = text.encode("latin-1")
+    (tmp_path / f"{key}.schedule").write_bytes(seal("schedule", 2, key, data) if sealed else data)
     with pytest.warns(RuntimeWarning, match="is ignored"):
         found = beam(Fake(upcast), kept)(s, PLAIN, count(100))
     assert extents(sink(found), AxisType.UPCAST) >= 8
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         beam(Fake(upcast), kept)(s, PLAIN, count(100))
+
+
+def test_a_schedule_under_the_name_of_another_kernel_is_ignored(tmp_path: Path) -> None:
+    kept, (one, other) = store(tmp_path), "01"
+    kept.put(other, Found("plain", (Split(1, 8, AxisType.UPCAST),), 0.125, complete=True))
+    (tmp_path / f"{other}.schedule").rename(tmp_path / f"{one}.schedule")
+    with pytest.warns(RuntimeWarning, match=r"0\.schedule is no schedule of this kernel and is ignored"):
+        assert kept.get(one) is None
 
 
 def test_a_folder_that_cannot_be_used_stores_nothing(tmp_path: Path) -> None:
