@@ -254,9 +254,10 @@ class _State:
         self.triaged: dict[int, Triaged | None] = {}
         self.reduced: dict[int, Json] = {}
         self._low = 0
-        for line in journal.lines():
-            for about, found in line.items():
-                self.learn(about, found)
+        with journal.understood():
+            for line in journal.lines():
+                for about, found in line.items():
+                    self.learn(about, found)
 
     def learn(self, about: str, line: Json) -> None:
         """One line of the journal."""

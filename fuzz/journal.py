@@ -1,40 +1,48 @@
-"""What a campaign has done so far, on disk: one JSON document per line, with a checksum, forced to the disk with each.
+"""What a run has done so far, on disk: one JSON document per line, with a sum, forced to the disk with each.
 
-The first line is the campaign's heading; a journal with another heading is another campaign's. A last line that was cut off by the
-end of a process or of a machine is taken away when the journal is opened, and what it would have said is done again. A file that is
-no journal, or is damaged elsewhere, is refused and left as it is.
+The first line is the run's heading; a journal with another heading is another run's. The sum of a line covers the line and the sum
+of the one before it, so that it covers the heading, too: a line of another journal, or one that was moved, left out or written
+twice, is told apart from what was written. A last line that was cut off by the end of a process or of a machine is taken away when
+the journal is opened, and what it would have said is done again. A file that is no journal, or is damaged elsewhere, is refused and
+left as it is. One process at a time writes a journal.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import re
+import stat
 import threading
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import uops.fuzz
 from uops.spec.errors import UopsError
+from uops.spec.untrusted import described
 
 Json = dict[str, Any]
 PACKAGE = Path(uops.fuzz.__file__).absolute().parents[1]
 
 
 class OtherCampaign(UopsError):
-    """A directory holds the journal of another campaign."""
+    """A journal is of another run."""
 
 
 class InUse(UopsError):
-    """A directory holds the journal of a campaign that is running."""
+    """A journal is of a run that goes on."""
 
 
 class NoJournal(UopsError):
     """A file that is no journal, or is damaged."""
+
+
+#: Bytes of a line, at most.
+MOST_BYTES = 1 << 26
 
 
 class Journal:
@@ -45,51 +53,95 @@ class Journal:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
-        self._file = path.open("ab")
+        self._end = (0, b"")  # where the next line begins, and the sum of the one before it
+        self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
-            self._begin(json.loads(json.dumps(heading)))
+            self._begin(self._handle, json.loads(json.dumps(heading)))
         except BaseException:
-            self._file.close()
+            self.close()
             raise
 
-    def _begin(self, heading: Json) -> None:
+    def _begin(self, handle: int, heading: Json) -> None:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise NoJournal(f"{described(self.path)} is no journal: it is no regular file")
         try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed, or its process ends
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed, or its process ends
         except BlockingIOError:
-            raise InUse(f"{self.path} is written by another process, whose campaign it is") from None
-        found, good = _read(self.path, written(heading))
+            raise InUse(
+                f"{described(self.path)} is written by another process, whose run it is: wait for its end, or name another file"
+            ) from None
+        found, self._end = _read(self.path, written(heading))
         if found is not None and found != heading:
-            raise OtherCampaign(f"{self.path} is of another campaign: {_difference(found, heading)}")
-        if good < self.path.stat().st_size:
-            os.truncate(self.path, good)
-            os.fsync(self._file.fileno())
+            raise OtherCampaign(f"{described(self.path)} is of another campaign: {_difference(found, heading)}")
+        with self._named():
+            os.ftruncate(handle, self._end[0])
+            os.fsync(handle)
         if found is None:
             self.add(heading)
 
     def add(self, line: Json) -> None:
-        """Write one line; it is on the disk when this returns."""
-        data = written(line)
-        with self._lock:
-            self._file.write(data)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+        """Write one line; it is on the disk when this returns. If it cannot be, the journal is as it was, and OSError is raised."""
+        with self._lock, self._named():
+            if self._handle is None:
+                raise ValueError(f"{described(self.path)} is closed")
+            place, before = self._end
+            data = written(line, before)
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(self._handle, rest) :]
+                os.fsync(self._handle)
+                self._end = place + len(data), _sum(data)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(self._handle, place)
+                self._end = place, before
+                raise
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Errors of the system say which file they are about."""
+        try:
+            yield
+        except OSError as e:
+            raise type(e)(e.errno, e.strerror, os.fspath(self.path)) from e
 
     def lines(self) -> Iterator[Json]:
-        """Every line but the heading, in the order of their writing; not for use beside `add`."""
-        with self.path.open("rb") as f:
-            next(f)
-            for raw in f:
-                found = _parsed(raw)
-                assert found is not None, "it was whole when the journal was opened"
-                yield found
+        """Every line but the heading, in the order of their writing; not for use beside `add`. Raises NoJournal where the file was
+        changed since it was opened."""
+        number = 1
+        for number, (line, _, _) in enumerate(_whole(self.path), 1):
+            if line is None:
+                raise NoJournal(_damaged(self.path, number))
+            if number > 1:
+                yield line
 
     def of(self, key: str) -> list[Json]:
         """The lines about something, in the order of their writing."""
         with self._lock:
             return [line[key] for line in self.lines() if key in line]
 
+    @contextlib.contextmanager
+    def understood(self) -> Iterator[None]:
+        """What is taken from lines inside has the form that this version gives them. Raises NoJournal where it has not."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as e:
+            raise NoJournal(f"{described(self.path)} holds a line of another form: {type(e).__name__}: {e}") from e
+
     def close(self) -> None:
-        self._file.close()
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+
+def lines_so_far(path: Path) -> Iterator[Json]:
+    """Every whole line but the heading of a journal that another process writes."""
+    for number, (line, _, _) in enumerate(_whole(path) if path.is_file() else ()):
+        if line is None:
+            return
+        if number:
+            yield line
 
 
 def tree(package: Path = PACKAGE) -> str:
@@ -102,14 +154,32 @@ def tree(package: Path = PACKAGE) -> str:
     return found.hexdigest()
 
 
-#: The end of a line: a key whose value is the checksum of what would be the line without it.
-_END = re.compile(rb',"crc32":"([0-9a-f]{8})"\}\n\Z')
+#: The end of a line: a key whose value is the sum of what would be the line without it.
+_END = re.compile(rb',"sum":"([0-9a-f]{16})"\}\n\Z')
 
 
-def written(line: Json) -> bytes:
-    """A line, which is not empty, as it is on the disk."""
+def written(line: Json, before: bytes = b"") -> bytes:
+    """A line, which is not empty, as it is on the disk behind one with the sum `before`; a heading is behind none."""
     data = json.dumps(line, separators=(",", ":")).encode()
-    return b'%s,"crc32":"%08x"}\n' % (data[:-1], zlib.crc32(data))
+    return b'%s,"sum":"%s"}\n' % (data[:-1], _digest(before, data))
+
+
+def text(lines: Iterable[Json]) -> bytes:
+    """The journal of a heading and these lines."""
+    found, before = [], b""
+    for line in lines:
+        found.append(written(line, before))
+        before = _sum(found[-1])
+    return b"".join(found)
+
+
+def _digest(before: bytes, data: bytes) -> bytes:
+    return hashlib.sha256(before + data).hexdigest()[:16].encode()
+
+
+def _sum(line: bytes) -> bytes:
+    """The sum that a line ends with."""
+    return line[-19:-3]
 
 
 def _difference(found: Json, wanted: Json) -> str:
@@ -125,32 +195,48 @@ def _difference(found: Json, wanted: Json) -> str:
     return f"it differs in {', '.join(wrong)}"
 
 
-def _read(path: Path, heading: bytes) -> tuple[Json | None, int]:
-    """The first line of a journal, None where there is none, and the length of its whole lines. Raises NoJournal."""
+def _read(path: Path, heading: bytes) -> tuple[Json | None, tuple[int, bytes]]:
+    """The first line of a journal, None where there is none; the length of its whole lines, and the last one's sum. Raises
+    NoJournal."""
     first: Json | None = None
-    good, bad = 0, 0
+    end, bad = (0, b""), 0
+    for number, (line, raw, total) in enumerate(_whole(path), 1):
+        if bad:
+            raise NoJournal(_damaged(path, bad))
+        if line is None:
+            if first is None and not heading.startswith(raw.rstrip(b"\0")):
+                raise NoJournal(f"{described(path)} is no journal: its first line is no heading; it was left as it is")
+            if raw.endswith(b"\n") and b"\0" not in raw:  # neither cut off nor a block that never reached the disk
+                raise NoJournal(_damaged(path, number))
+            bad = number
+            continue
+        first = line if first is None else first
+        end = end[0] + len(raw), total
+    return first, end
+
+
+def _damaged(path: Path, number: int) -> str:
+    return f"{described(path)} is damaged: line {number} is not as it was written; it was left as it is"
+
+
+def _whole(path: Path) -> Iterator[tuple[Json | None, bytes, bytes]]:
+    """Each line of a file with its bytes and its sum; None for one that is not what was written there, and for all behind it."""
+    before = b""
     with path.open("rb") as f:
-        for number, raw in enumerate(f, 1):
-            if bad:
-                raise NoJournal(f"{path} is damaged: line {bad} is not as it was written; it was left as it is")
-            line = _parsed(raw)
-            if line is None:
-                if first is None and not heading.startswith(raw.rstrip(b"\0")):
-                    raise NoJournal(f"{path} is no journal: its first line is no heading; it was left as it is")
-                if raw.endswith(b"\n") and b"\0" not in raw:  # neither cut off nor a block that never reached the disk
-                    raise NoJournal(f"{path} is damaged: line {number} is not as it was written; it was left as it is")
-                bad = number
-                continue
-            first = line if first is None else first
-            good += len(raw)
-    return first, good
+        while raw := f.readline(MOST_BYTES):
+            line = _parsed(raw, before)
+            before = _sum(raw) if line is not None else b"damaged"
+            yield line, raw, before
 
 
-def _parsed(raw: bytes) -> Json | None:
-    """What was written as this line; None where it is no whole line, or another one than was written."""
+def _parsed(raw: bytes, before: bytes) -> Json | None:
+    """What was written as this line, behind one with the sum `before`; None where it is no whole line, or another one."""
     end = _END.search(raw)
     if end is None:
         return None
     data = raw[: end.start()] + b"}"
-    found = json.loads(data) if zlib.crc32(data) == int(end[1], 16) else None
+    try:
+        found = json.loads(data) if _digest(before, data) == end[1] else None
+    except (ValueError, RecursionError):  # nothing that we wrote
+        return None
     return found if isinstance(found, dict) else None

@@ -6,16 +6,17 @@
 
 The references are a third opinion: NumPy's float64 functions (their error is 2^-29 of a float32 ulp), integer rounding written
 here, and mpmath; neither interpreter takes part. Chunks run on a backend in processes of their own, as many at a time as `jobs`;
-each chunk's verdict is appended to `progress.jsonl` in the report directory, so that an interrupted run resumes where it stopped.
+each chunk's verdict is added to the journal `progress.jsonl` in the report directory, so that an interrupted run resumes where it
+stopped.
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -28,8 +29,8 @@ import numpy.typing as npt
 from uops.backends import registry
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, Reference, points
 from uops.backends.contract import Backend
+from uops.fuzz.journal import Journal
 from uops.spec import build as b
-from uops.spec.errors import SpecError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
@@ -39,6 +40,8 @@ POINTS = 1_000_000
 POINT_CHUNK = 25_000
 _BLOCK = 1 << 15
 TIMEOUT = 300.0
+#: The journal, in the report directory.
+LOG = "progress.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +90,19 @@ def names() -> tuple[str, ...]:
 def run(
     backend: str, jobs: int, progress: Callable[[int, int], None] | None, report_dir: Path, only: tuple[str, ...] | None = None
 ) -> dict[str, Tally]:
-    """Run, or resume, the tier; the tallies by function. `progress(done, total)` counts chunks."""
-    report_dir.mkdir(parents=True, exist_ok=True)
-    log = report_dir / "progress.jsonl"
-    tallies, done = _resume(log, _header(backend))
-    todo = [j for j in jobs_of(only or names()) if j not in done]
-    total = len(todo) + len(done)
-    tallies = {k: v for k, v in tallies.items() if only is None or k in only}
-    with log.open("a") as out, ThreadPoolExecutor(jobs) as threads, _Judges(backend) as judges:
-        for k, (job, tally) in enumerate(threads.map(judges.judge, todo), len(done) + 1):
-            tallies.setdefault(job.name, Tally(job.name)).add(tally)
-            out.write(json.dumps({"chunk": job.chunk, **asdict(tally)}) + "\n")
-            out.flush()
-            if progress:
-                progress(k, total)
+    """Run, or resume, the tier; the tallies by function. `progress(done, total)` counts chunks. Raises OtherCampaign where the
+    journal in the directory is of another backend or version, InUse, and NoJournal."""
+    with closing(Journal(report_dir / LOG, {"exhaustive": _header(backend)})) as journal:
+        tallies, done = _resume(journal)
+        todo = [j for j in jobs_of(only or names()) if j not in done]
+        total = len(todo) + len(done)
+        tallies = {k: v for k, v in tallies.items() if only is None or k in only}
+        with ThreadPoolExecutor(jobs) as threads, _Judges(backend) as judges:
+            for k, (job, tally) in enumerate(threads.map(judges.judge, todo), len(done) + 1):
+                tallies.setdefault(job.name, Tally(job.name)).add(tally)
+                journal.add({"chunk": {"chunk": job.chunk, **asdict(tally)}})
+                if progress:
+                    progress(k, total)
     return tallies
 
 
@@ -165,28 +167,16 @@ def _header(backend: str) -> dict[str, object]:
     return {"backend": backend, "version": registry.get(backend).version(), "chunk_bits": CHUNK_BITS, "points": POINT_CHUNK}
 
 
-def _resume(log: Path, header: dict[str, object]) -> tuple[dict[str, Tally], set[Job]]:
-    """What an earlier run of the same backend had finished; a line cut short by a kill is ignored.
-
-    Raises SpecError if the log is another backend's or another version's.
-    """
+def _resume(journal: Journal) -> tuple[dict[str, Tally], set[Job]]:
+    """What an earlier run of the same backend had finished."""
     tallies: dict[str, Tally] = {}
     done: set[Job] = set()
-    if not log.exists():
-        log.write_text(json.dumps(header) + "\n")
-        return tallies, done
-    first, *lines = log.read_text().splitlines() or [""]
-    if first != json.dumps(header):
-        raise SpecError(f"{log} is the progress of another run ({first[:200]}); give another --report, or remove it")
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        job = Job(entry["name"], entry.pop("chunk"))
-        if job not in done:
-            done.add(job)
-            tallies.setdefault(job.name, Tally(job.name)).add(Tally(**entry))
+    with journal.understood():
+        for entry in journal.of("chunk"):
+            job = Job(entry["name"], entry.pop("chunk"))
+            if job not in done:
+                done.add(job)
+                tallies.setdefault(job.name, Tally(job.name)).add(Tally(**entry))
     return tallies, done
 
 

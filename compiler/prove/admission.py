@@ -9,24 +9,37 @@ query anew. Importing this module loads neither the solver nor the prover.
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from uops.spec.dtypes import DType
+from uops.spec.errors import UopsError
+from uops.spec.untrusted import BadFile, Damaged, described, parse_json, unseal
 
 if TYPE_CHECKING:
     from uops.compiler.pattern import Pattern
     from uops.compiler.rewrite import Rule
 
 _LEDGER = Path(__file__).with_name("ledger.jsonl")
+#: What the index of a ledger is sealed as, and its format.
+INDEX, SCHEMA = "ledger", 2
+#: Bytes of the index, at most.
+_MOST_BYTES = 1 << 22
 
 
 class UnprovedRule(UserWarning):
     """A rule of a default set does not fire, because no proof of it is in the ledger."""
+
+
+class DamagedLedger(UserWarning):
+    """No rule fires, because the ledger is not as it was written."""
+
+
+class Unreadable(UopsError):
+    """A file is no ledger, or is damaged."""
 
 
 def digest(rule: Rule) -> str:
@@ -55,27 +68,46 @@ def _names(dtypes: tuple[DType, ...]) -> str:
     return ",".join(d.short for d in dtypes)
 
 
+def index(text: str, path: Path) -> dict[str, Any]:
+    """The index of a ledger, from its first two lines. Raises Unreadable."""
+    try:
+        found = parse_json(unseal(INDEX, SCHEMA, "", text.encode(errors="surrogateescape")), f"{described(path)}:2")
+        digests = dict[str, str](found["proved"])
+        return {"proved": digests, "pages": int(found["pages"]), "sha256": str(found["sha256"])}
+    except (Damaged, BadFile, KeyError, TypeError, ValueError) as e:
+        raise Unreadable(f"{described(path)} is no ledger, or is damaged: its index is not as it was written. {ANEW}") from e
+
+
+#: What to do about a damaged ledger.
+ANEW = "Restore it, or let `uops prove --cold` prove all rules anew"
+
+
 @cache
-def _proved() -> dict[str, str]:
-    """The digests of the proved rules, by name: the first line of the ledger, as the rest would cost every import."""
-    if not _LEDGER.is_file():
+def _proved() -> dict[str, str] | None:
+    """The digests of the proved rules, by name: the index of the ledger, as the rest would cost every import. Where it is damaged,
+    None, with a warning; where there is none, nothing is proved."""
+    try:
+        with _LEDGER.open(encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
+            found: dict[str, str] = index(lines.readline(_MOST_BYTES) + lines.readline(_MOST_BYTES).rstrip("\n"), _LEDGER)["proved"]
+    except FileNotFoundError:
         return {}
-    with _LEDGER.open() as lines:
-        found: dict[str, str] = json.loads(lines.readline())["proved"]
+    except (Unreadable, OSError) as e:
+        warnings.warn(f"no rewrite rule fires: {e}", DamagedLedger, stacklevel=2)
+        return None
     return found
 
 
 def is_proved(rule: Rule) -> bool:
     """Whether the ledger proves this rule, as it is."""
-    return _proved().get(rule.name) == digest(rule)
+    return (_proved() or {}).get(rule.name) == digest(rule)
 
 
 def admitted(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The proved ones among `rules`, in order; warns of every other one."""
+    """The proved ones among `rules`, in order; warns of every other one, or once of a damaged ledger."""
     found = []
     for rule in rules:
         if is_proved(rule):
             found.append(rule)
-        else:
+        elif _proved() is not None:
             warnings.warn(f"rule {rule.name} does not fire: `uops prove` has not proved it as it is", UnprovedRule, stacklevel=2)
     return tuple(found)

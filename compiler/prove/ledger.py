@@ -1,10 +1,11 @@
 """The ledger: what was proved of which rule, by which queries.
 
-A committed file of JSON lines. The first one holds the digests of all proved rules, which is all that an import reads
-(`uops.compiler.prove.admission`); then one per rule, sorted by name: its structural `digest`, what became of each obligation as
-[typing, key, status, by], and the status of the whole. A key is the SHA-256 of the texts of an obligation's queries with their
-limits, in the plan that proved it, and of the solver's version; an obligation with a plan of that key need not be proved again.
-Only a rule all of whose obligations are proved is `proved`.
+A committed file. It begins with an index, sealed by the line before it, which is all that an import reads
+(`uops.compiler.prove.admission`): the digests of all proved rules, and the number and the SHA-256 of the lines that follow. These
+are JSON, one per rule, sorted by name: its structural `digest`, what became of each obligation as [typing, key, status, by], and
+the status of the whole. A key is the SHA-256 of the texts of an obligation's queries with their limits, in the plan that proved it,
+and of the solver's version; an obligation with a plan of that key need not be proved again. Only a rule all of whose obligations
+are proved is `proved`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
+from uops.compiler.prove.admission import ANEW, INDEX, SCHEMA, Unreadable, index
 from uops.compiler.prove.obligations import Plan
 from uops.compiler.prove.verdicts import Status, Verdict
-from uops.spec.errors import UopsError
 from uops.spec.record import dataclass
+from uops.spec.untrusted import BadFile, described, parse_json, read_text, seal, write_bytes
 
 #: The committed ledger.
 PATH = Path(__file__).with_name("ledger.jsonl")
@@ -50,10 +51,6 @@ class Page:
         return next((s for s in _WORST if s in found), Status.UNMODELLED)
 
 
-class Unreadable(UopsError):
-    """The ledger's file is no ledger."""
-
-
 def key(p: Plan, solver: str) -> str:
     """The key of a plan under a solver."""
     return hashlib.sha256(f"{solver}\n{p.key}".encode()).hexdigest()
@@ -65,32 +62,38 @@ def entry(v: Verdict, solver: str) -> Entry:
 
 
 def read(path: Path = PATH) -> dict[str, Page]:
-    """The pages by rule; none where there is no file."""
-    if not path.is_file():
+    """The pages by rule; none where there is no file. Raises Unreadable where the file is not as it was written, BadFile and
+    OSError."""
+    if not path.exists():
         return {}
-    pages = {}
-    for number, line in enumerate(path.read_text().splitlines()[1:], 2):
-        try:
-            page = _page(json.loads(line))
-        except (ValueError, KeyError, TypeError) as e:
-            raise Unreadable(f"{path}:{number} is no page of a ledger: {e}") from e
-        pages[page.rule] = page
-    return pages
+    header, sealed, *lines = read_text(path).split("\n") + [""]
+    known = index(f"{header}\n{sealed}", path)
+    text = "\n".join(lines[:-1])
+    if known["sha256"] != hashlib.sha256(text.encode()).hexdigest():
+        count = text.count("\n")
+        raise Unreadable(f"{described(path)} is damaged: it has {count} of {known['pages']} pages, or some differ. {ANEW}")
+    pages = (_page(line, f"{described(path)}:{number}") for number, line in enumerate(lines[:-2], 3))
+    return {p.rule: p for p in pages}
 
 
-def _page(line: dict[str, Any]) -> Page:
-    entries = tuple(Entry(at, k, Status(status), by) for at, k, status, by in line["obligations"])
-    return Page(line["rule"], line["digest"], entries)
+def _page(text: str, place: str) -> Page:
+    try:
+        line = parse_json(text, place)
+        entries = tuple(Entry(str(at), str(k), Status(status), str(by)) for at, k, status, by in line["obligations"])
+        return Page(str(line["rule"]), str(line["digest"]), entries)
+    except BadFile:
+        raise
+    except (ValueError, KeyError, TypeError) as e:
+        raise Unreadable(f"{place} is no page of a ledger: {type(e).__name__}: {e}. {ANEW}") from e
 
 
 def write(pages: Iterable[Page], path: Path = PATH) -> None:
-    """Replace the file, atomically."""
+    """Replace the file, atomically. Raises OSError, and leaves it as it was."""
     ordered = sorted(pages, key=lambda p: p.rule)
     proved = {p.rule: p.digest for p in ordered if p.status is Status.PROVED and p.digest}
-    text = "".join(line + "\n" for line in (json.dumps({"proved": proved}), *map(_line, ordered)))
-    beside = path.with_suffix(".new")
-    beside.write_text(text)
-    beside.replace(path)
+    text = "".join(_line(p) + "\n" for p in ordered)
+    known = {"proved": proved, "pages": len(ordered), "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    write_bytes(path, seal(INDEX, SCHEMA, "", json.dumps(known).encode()) + f"\n{text}".encode())
 
 
 def _line(p: Page) -> str:

@@ -30,6 +30,7 @@ from uops.backends.registry import BrokenBackend
 from uops.fuzz import kinds, reproducer
 from uops.fuzz.campaign import JOURNAL
 from uops.fuzz.examine import Setup
+from uops.fuzz.journal import lines_so_far
 from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, changed
 from uops.fuzz.mutants.overlay import overlay
 from uops.fuzz.oracles import ORACLES
@@ -263,8 +264,8 @@ class _Trial:
         """What the journal says by now."""
         found: dict[str, list[Json]] = {}
         path = self.directory / "campaign" / JOURNAL
-        for raw in path.read_bytes().split(b"\n")[1:-1] if path.is_file() else ():
-            for about, line in json.loads(raw).items():
+        for whole in lines_so_far(path):
+            for about, line in whole.items():
                 found.setdefault(about, []).append(line)
         self.cases = sum(b["cases"] for b in found.get("batch", ()))
         if self._seen is None and any(b["findings"] for b in found.get("batch", ())):

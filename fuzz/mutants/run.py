@@ -57,8 +57,9 @@ class Run:
 
     def of(self, mutants: Iterable[Mutant]) -> list[Result]:
         """What the journal says of these mutants."""
-        known = {(line["id"], line["text"]): line for line in self.journal.of("hunted")}
-        return [_result(m, known[m.id, _text(m)]) for m in mutants if (m.id, _text(m)) in known]
+        with self.journal.understood():
+            known = {(line["id"], line["text"]): line for line in self.journal.of("hunted")}
+            return [_result(m, known[m.id, _text(m)]) for m in mutants if (m.id, _text(m)) in known]
 
     def run(self, progress: Callable[[Run], None] = lambda run: None) -> list[Result]:
         """Run to the end, or to Ctrl-C."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -20,7 +21,7 @@ from uops.backends.worker import Limits, Outcome
 from uops.fuzz import campaign, kinds
 from uops.fuzz.campaign import BATCH, Campaign, Found, Summary, _State
 from uops.fuzz.examine import MACHINE_CODE, Setup, Triaged
-from uops.fuzz.journal import Journal, NoJournal, OtherCampaign, written
+from uops.fuzz.journal import Journal, NoJournal, OtherCampaign, lines_so_far, text
 from uops.fuzz.process import Examiner, Lost
 from uops.fuzz.stages import Fault
 
@@ -96,8 +97,8 @@ def _without_starts(path: Path) -> None:
     lines = [json.loads(line) for line in path.read_bytes().splitlines()]
     for line in lines:
         line.get("batch", {}).pop("start", None)
-        del line["crc32"]
-    path.write_bytes(b"".join(map(written, lines)))
+        del line["sum"]
+    path.write_bytes(text(lines))
 
 
 def test_ctrl_c_does_not_reach_the_processes_of_a_campaign() -> None:
@@ -121,7 +122,8 @@ def test_what_breaks_while_a_campaign_stops_is_no_failure(tmp_path: Path, monkey
     assert not c.run().complete
 
 
-HEAD, ONE, TWO = (written({k: v}) for k, v in (("campaign", 1), ("batch", 1), ("batch", 2)))
+HEAD, ONE, TWO, THREE = text([{"campaign": 1}, {"batch": 1}, {"batch": 2}, {"batch": 3}]).splitlines(keepends=True)
+OTHER = text([{"campaign": 2}, {"batch": 1}]).splitlines(keepends=True)[1]
 
 
 @pytest.mark.parametrize(
@@ -135,6 +137,11 @@ HEAD, ONE, TWO = (written({k: v}) for k, v in (("campaign", 1), ("batch", 1), ("
         (HEAD + b"\0\0\n" + TWO, "line 2 is not as it was written"),
         (HEAD + ONE.replace(b"1", b"3", 1) + TWO, "line 2 is not as it was written"),
         (HEAD + b'{"batch":1}\n', "line 2 is not as it was written"),
+        (HEAD + OTHER + b"\n", "line 2 is not as it was written"),
+        (HEAD + TWO + ONE + THREE, "line 2 is not as it was written"),
+        (HEAD + TWO + THREE, "line 2 is not as it was written"),
+        (HEAD + ONE + ONE + TWO, "line 3 is not as it was written"),
+        (HEAD + HEAD + ONE, "line 2 is not as it was written"),
     ],
 )
 def test_a_file_that_is_no_whole_journal_is_refused_and_left_alone(data: bytes, says: str, tmp_path: Path) -> None:
@@ -143,6 +150,53 @@ def test_a_file_that_is_no_whole_journal_is_refused_and_left_alone(data: bytes, 
     with pytest.raises(NoJournal, match=says):
         Journal(path, {"campaign": 1})
     assert path.read_bytes() == data
+
+
+def test_what_is_no_file_is_no_journal_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(NoJournal, match="no regular file"):
+            Journal(path, {"campaign": 1})
+    with pytest.raises(IsADirectoryError):
+        Journal(tmp_path, {"campaign": 1})
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+def test_a_line_that_cannot_be_written_leaves_the_journal_as_it_was(
+    call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a full disk the first bytes may have been written."""
+    j = Journal(tmp_path / "j", {"campaign": 1})
+    j.add({"batch": 1})
+    whole, write = (tmp_path / "j").read_bytes(), os.write
+
+    def fail(handle: int, data: bytes = b"") -> int:
+        write(handle, data[:5])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, fail)
+        with pytest.raises(OSError, match="No space left") as caught:
+            j.add({"batch": 2})
+    assert caught.value.filename == str(tmp_path / "j")
+    assert (tmp_path / "j").read_bytes() == whole
+    j.add({"batch": 2})
+    assert (tmp_path / "j").read_bytes() == HEAD + ONE + TWO
+
+
+def test_a_journal_that_is_being_written_is_read_to_its_last_whole_line(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    assert list(lines_so_far(path)) == []
+    path.write_bytes(HEAD + ONE + TWO[:9])
+    assert list(lines_so_far(path)) == [{"batch": 1}]
+
+
+def test_a_journal_changed_behind_its_back_is_refused(tmp_path: Path) -> None:
+    j = Journal(tmp_path / "j", {"campaign": 1})
+    j.add({"batch": 1})
+    (tmp_path / "j").write_bytes(HEAD + OTHER)
+    with pytest.raises(NoJournal, match="line 2"):
+        j.of("batch")
 
 
 def test_a_heading_that_was_cut_off_is_written_again(tmp_path: Path) -> None:

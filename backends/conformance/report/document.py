@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from uops.backends.conformance.model import Cell, CellResult, Failure, Level, Status
 from uops.compiler.prove import ledger
+from uops.compiler.prove.admission import DamagedLedger
 from uops.compiler.prove.verdicts import Status as Verified
 from uops.spec.errors import UopsError
 
@@ -66,8 +68,12 @@ def schedules(run: Run) -> Json:
 
 def proofs(run: Run) -> Json:
     """What the ledger proves of the compiler's rules, and what was proved of the kernels of this run: how many there are, and the
-    obligations by what decided them."""
-    pages = ledger.read().values()
+    obligations by what decided them. A ledger that cannot be read proves nothing, with a warning: the run is not lost for it."""
+    try:
+        pages = list(ledger.read().values())
+    except (UopsError, OSError) as e:
+        warnings.warn(f"the report says nothing of proved rules: {e}", DamagedLedger, stacklevel=2)
+        pages = []
     proved = [p for p in pages if p.status is Verified.PROVED]
     rules = {"proved": len(proved), "open": len(pages) - len(proved), "obligations": sum(len(p.entries) for p in proved)}
     counts = dict(sorted(run.validated.items()))

@@ -43,7 +43,7 @@ def prove(
 
     chosen = _chosen(globs)
     where = Path(path) if path else ledger.PATH
-    pages = ledger.read(where)
+    pages = ledger.read(where) if globs or not cold else {}
     report = campaign(chosen, jobs=jobs, known={} if cold else ledger.proved(pages), seeds=seeds, progress=_progress(as_json))
     replayed = {v.obligation.name: _replayed(v, chosen) for v in report.verdicts if v.values}
     if write:

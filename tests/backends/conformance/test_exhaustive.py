@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,8 @@ from uops.backends.conformance import exhaustive
 from uops.backends.conformance.controls import Interp
 from uops.backends.conformance.exhaustive import Job, Tally, _judge, jobs_of, names, run, table
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, points
+from uops.fuzz.journal import InUse, Journal, NoJournal, OtherCampaign, text
 from uops.spec import dtypes as dt
-from uops.spec.errors import SpecError
 
 FUNCTIONS = {"exp2": np.exp2, "log2": np.log2, "sin": np.sin, "sqrt": np.sqrt, "recip": lambda x: 1 / x, "trunc": np.trunc}
 STORAGE = {
@@ -107,10 +106,8 @@ class Dying(Interp):
 def test_a_run_resumes_after_a_line_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exhaustive, "POINTS", 2 * exhaustive.POINT_CHUNK)
     done = Tally("sqrt/float64", inputs=exhaustive.POINT_CHUNK, inexact=5)
-    header = json.dumps(exhaustive._header("interp"))
-    (tmp_path / "progress.jsonl").write_text(
-        header + "\n" + json.dumps({"chunk": 0, **exhaustive.asdict(done)}) + '\n{"chunk": 1, "na'
-    )
+    lines = [{"exhaustive": exhaustive._header("interp")}, {"chunk": {"chunk": 0, **exhaustive.asdict(done)}}]
+    (tmp_path / "progress.jsonl").write_bytes(text(lines) + b'{"chunk": 1, "na')
     seen: list[tuple[int, int]] = []
     found = run("interp", 1, lambda k, n: seen.append((k, n)), tmp_path, ("sqrt/float64",))
     assert seen == [(2, 2)]
@@ -121,8 +118,22 @@ def test_a_run_resumes_after_a_line_cut_short(tmp_path: Path, monkeypatch: pytes
 
 def test_a_run_does_not_take_over_another_backends_results(tmp_path: Path) -> None:
     header = exhaustive._header("interp") | {"version": "another"}
-    (tmp_path / "progress.jsonl").write_text(json.dumps(header) + "\n")
-    with pytest.raises(SpecError, match="another run"):
+    (tmp_path / "progress.jsonl").write_bytes(text([{"exhaustive": header}]))
+    with pytest.raises(OtherCampaign, match=r"exhaustive\.version .*; use another --report"):
+        run("interp", 1, None, tmp_path, ("sqrt/float64",))
+
+
+def test_two_runs_do_not_share_a_journal(tmp_path: Path) -> None:
+    first = Journal(tmp_path / "progress.jsonl", {"exhaustive": exhaustive._header("interp")})
+    with pytest.raises(InUse):
+        run("interp", 1, None, tmp_path, ("sqrt/float64",))
+    first.close()
+
+
+def test_a_journal_with_lines_of_another_form_is_refused(tmp_path: Path) -> None:
+    lines = [{"exhaustive": exhaustive._header("interp")}, {"chunk": {"chunk": 0, "inputs": 3}}]
+    (tmp_path / "progress.jsonl").write_bytes(text(lines))
+    with pytest.raises(NoJournal, match=r"progress\.jsonl holds a line of another form"):
         run("interp", 1, None, tmp_path, ("sqrt/float64",))
 
 

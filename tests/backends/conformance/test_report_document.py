@@ -16,6 +16,7 @@ import pytest
 from uops.backends.conformance.model import Level, Status, Tier
 from uops.backends.conformance.report import document as d
 from uops.backends.conformance.runner import Run
+from uops.compiler.prove.admission import DamagedLedger, Unreadable
 
 MakeRun = Callable[..., Run]
 SCHEMA = json.loads(d.SCHEMA.read_text())
@@ -47,6 +48,16 @@ def test_the_schema_knows_every_status_and_tier() -> None:
     assert SCHEMA["$defs"]["status"]["enum"] == [s.value for s in Status]
     assert set(SCHEMA["$defs"]["score"]["properties"]["totals"]["required"]) == {s.value for s in Status}
     assert SCHEMA["properties"]["tier"]["enum"] == [*(t.value for t in Tier), "exhaustive"]
+
+
+def test_a_damaged_ledger_does_not_lose_the_run(make_run: MakeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    def damaged() -> None:
+        raise Unreadable("ledger.jsonl is damaged")
+
+    monkeypatch.setattr(d.ledger, "read", damaged)
+    with pytest.warns(DamagedLedger, match=r"the report says nothing of proved rules: ledger\.jsonl"):
+        doc = d.document(make_run())
+    assert doc["proofs"]["rules"] == {"proved": 0, "open": 0, "obligations": 0} and valid(doc)
 
 
 def test_equal_runs_give_equal_bytes_but_for_time(make_run: MakeRun) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pytest
 
 from uops.compiler.pattern import INDEX, lift, var
 from uops.compiler.prove import admission, ledger
-from uops.compiler.prove.admission import UnprovedRule, admitted, digest, is_proved
+from uops.compiler.prove.admission import DamagedLedger, UnprovedRule, admitted, digest, is_proved
 from uops.compiler.prove.campaign import campaign, themes
 from uops.compiler.prove.ledger import Entry, Unreadable, page
 from uops.compiler.prove.verdicts import LEMMA, Status
@@ -19,6 +19,7 @@ from uops.compiler.rules import THEMES, VALUES
 from uops.compiler.rules.further import FURTHER
 from uops.compiler.rules.further import THEMES as FURTHER_THEMES
 from uops.spec import build as b
+from uops.spec.untrusted import BadFile
 
 RULES = tuple(rule for rules in THEMES.values() for rule in rules)
 ALL = tuple(rule for rules in themes().values() for rule in rules)
@@ -99,7 +100,7 @@ def test_only_the_status_proved_admits(status: Status, other_ledger: Path) -> No
 
 
 def test_without_a_ledger_nothing_is_proved(other_ledger: Path) -> None:
-    assert not other_ledger.exists()
+    assert not other_ledger.exists() and ledger.read(other_ledger) == {}
     assert not is_proved(Rule("mine", i + 0, i))
 
 
@@ -115,16 +116,55 @@ def test_the_ledger_reads_what_it_wrote(tmp_path: Path) -> None:
     path = tmp_path / "ledger.jsonl"
     ledger.write(pages, path)
     assert ledger.read(path) == {p.rule: p for p in pages}
-    first, *rest = map(json.loads, path.read_text().splitlines())
-    assert [line["rule"] for line in rest] == ["a", "b"]
-    assert first == {"proved": {"b": "d1"}}
+    _, first, *rest = path.read_text().splitlines()
+    assert [json.loads(line)["rule"] for line in rest] == ["a", "b"]
+    assert json.loads(first)["proved"] == {"b": "d1"}
 
 
-def test_what_is_no_ledger_is_an_error_that_names_the_line(tmp_path: Path) -> None:
+PAGES = [page("b", "d1", [Entry("i8", "k", Status.PROVED, "bits")]), page("a", "d2", [])]
+# fmt: off
+DAMAGE: dict[str, Callable[[bytes], bytes]] = {
+    "empty":               lambda b: b"",
+    "a line":              lambda b: b.split(b"\n")[0] + b"\n",
+    "the index":           lambda b: b"\n".join(b.split(b"\n")[:2]) + b"\n",
+    "a page less":         lambda b: b"\n".join(b.split(b"\n")[:3]) + b"\n",
+    "cut by a byte":       lambda b: b[:-1],
+    "a page twice":        lambda b: b + b.split(b"\n")[2] + b"\n",
+    "a bit of a page":     lambda b: b[:-9] + bytes([b[-9] ^ 1]) + b[-8:],
+    "a bit of the index":  lambda b: b.replace(b"d1", b"d2", 1),
+    "bytes ff fe":         lambda b: b"\xff\xfe" + b,
+    "text":                lambda b: b'{"proved": {}}\n{"rule": "a"}\n',
+    "deep":                lambda b: b"[" * 100_000,
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_damaged_ledger_is_an_error_of_one_line_that_names_the_file(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "ledger.jsonl"
-    path.write_text('{"proved": {}}\n{"rule": "a"}\n')
-    with pytest.raises(Unreadable, match=r"ledger\.jsonl:2"):
+    ledger.write(PAGES, path)
+    path.write_bytes(DAMAGE[damage](path.read_bytes()))
+    with pytest.raises((Unreadable, BadFile), match=r"ledger\.jsonl") as caught:
         ledger.read(path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", ["empty", "a line", "a bit of the index", "bytes ff fe", "text", "deep"])
+def test_with_a_damaged_index_no_rule_fires_and_one_warning_names_the_file(other_ledger: Path, damage: str) -> None:
+    mine = Rule("mine", i + 0, i)
+    ledger.write([page("mine", digest(mine), [Entry("i", "k", Status.PROVED, "bits")]), *PAGES], other_ledger)
+    other_ledger.write_bytes(DAMAGE[damage](other_ledger.read_bytes()))
+    with pytest.warns(DamagedLedger, match=r"no rewrite rule fires: .*ledger\.jsonl is no ledger, or is damaged") as said:
+        assert admitted((mine, Rule("other", i * 1, i))) == ()
+    assert len(said) == 1
+
+
+def test_an_import_reads_the_index_alone(other_ledger: Path) -> None:
+    """Damaged pages are for `uops prove` to say: what the index holds was proved."""
+    mine = Rule("mine", i + 0, i)
+    ledger.write([page("mine", digest(mine), [Entry("i", "k", Status.PROVED, "bits")])], other_ledger)
+    other_ledger.write_bytes(other_ledger.read_bytes()[:-3])
+    assert admitted((mine,)) == (mine,)
 
 
 def test_an_obligation_whose_lemma_is_open_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
