@@ -14,13 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from uops.compiler.config import Config, default
 from uops.compiler.log import Move
 from uops.compiler.prove.admission import digest, is_proved
-from uops.compiler.prove.solver import Worker, version
+from uops.compiler.prove.solver import LONGEST, Worker, version
 from uops.compiler.rewrite import Rule, Step
 from uops.compiler.rules.fast_math import FAST_MATH, LAWS
 from uops.compiler.target import Target
@@ -35,10 +37,13 @@ from uops.compiler.validate.sites import Body
 from uops.compiler.validate.values import arranged, moves_of, replay, used
 from uops.compiler.validate.writes import agreement_claims
 from uops.spec import dtypes as dt
+from uops.spec.dialects import Dialect
 from uops.spec.errors import SpecError, UopsError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.text import parse, show
+from uops.spec.untrusted import BadFile, described, misfit, read_json
+from uops.spec.verify import verify
 
 FORMAT = 2
 #: The launch as text, in this order.
@@ -53,6 +58,10 @@ TRUSTED = (
     "from join to decompose the values, not the accesses, of a kernel: `uops stages` and `uops conform --tier exhaustive`",
     "from the instructions to machine code: the renderer, the toolchain and the machine: `uops conform`",
 )
+
+
+class OutOfTime(UopsError):
+    """A check takes longer than it may."""
 
 
 class Uncertified(UopsError):
@@ -107,29 +116,71 @@ def write(
     return made
 
 
-def check(made: Json) -> list[str]:
-    """What is wrong with a certificate. Raises NoSolver without Z3."""
+#: The form of the file.
+FORM = {
+    "format": int, "solver": str, "trusted": [str], "rules": {str: str}, "fast_math?": {str: str},
+    "texts": dict.fromkeys(TEXTS, str), "callers": [int], "steps": [[(str, str, str)]], "claims": [(str, str, str)],
+}  # fmt: skip
+#: Bytes of a certificate that are read; one has some hundred thousand.
+MOST_BYTES = 1 << 26
+#: Seconds that a check may take.
+SECONDS = 600.0
+#: The dialect of each text; the steps between two passes have none of their own.
+_DIALECTS = {"join": Dialect.SCHEDULED, "linearize": Dialect.LINEAR, "plan": Dialect.PLANNED}
+#: What the reader of texts that are no lowering may raise, beside errors of ours.
+_UNREADABLE = (UopsError, LookupError, AssertionError, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError)
+
+
+def load(path: Path) -> Json:
+    """A certificate from a file. Raises BadFile, with the file and the place, for what is none."""
+    made: Json = read_json(path, most=MOST_BYTES)
+    if isinstance(made, dict) and type(made.get("format")) is int and made["format"] != FORMAT:
+        raise BadFile(f"{described(path)} is no certificate of format {FORMAT}, but of {made['format']}")
+    if wrong := misfit(made, FORM):
+        raise BadFile(f"{described(path)} is no certificate: {wrong}")
+    return made
+
+
+def check(made: Json, seconds: float = SECONDS) -> list[str]:
+    """What is wrong with a certificate of the right form. Raises NoSolver without Z3."""
     worker = Worker()
     try:
-        return list(faults(made, worker))
+        return list(faults(made, worker, seconds))
     finally:
         worker.close()
 
 
-def faults(made: Json, worker: Worker) -> Iterator[str]:
+def faults(made: Json, worker: Worker, seconds: float = SECONDS) -> Iterator[str]:
     """What is wrong with a certificate, what needs no solver first."""
-    if made.get("format") != FORMAT:
+    if made["format"] != FORMAT:
         yield f"no certificate of format {FORMAT}"
     elif made["solver"] != version():
         yield f"made with {made['solver']}, this is {version()}"
     else:
+        until = time.monotonic() + seconds
+        yield from _rules_differ(made)
         try:
-            launches = {name: parse(made["texts"][name]) for name in TEXTS}
-            yield from _rules_differ(made)
+            launches = _launches(made)
             yield from _values_fail(made, launches)
-            yield from _claims_fail(made, launches, worker)
-        except (SpecError, KeyError, IndexError, AssertionError, ValueError, TypeError) as e:
+            found = _claims(made, launches)
+        except OutOfTime:
+            raise
+        except _UNREADABLE as e:
             yield f"the texts are no lowering: {type(e).__name__}: {e}"
+        else:
+            yield from _claims_fail(made, found, worker, until)
+
+
+def _launches(made: Json) -> dict[str, UOp]:
+    """The graphs of the texts, each well-formed. Raises SpecError, which names the text."""
+    found: dict[str, UOp] = {}
+    for name in TEXTS:
+        try:
+            found[name] = parse(made["texts"][name])
+            verify(found[name], _DIALECTS.get(name))
+        except SpecError as e:
+            raise SpecError(f"texts.{name}: {e}", claim=e.claim, line=e.line, column=e.column) from e
+    return found
 
 
 def _digest(text: str) -> str:
@@ -161,16 +212,41 @@ def _rules_differ(made: Json) -> Iterator[str]:
                 yield f"rule {name} is not proved by the ledger"
             elif digest(known[name]) != written:
                 yield f"rule {name} is another one now"
+    needed = {rule for steps in made["steps"] for rule, _, _ in steps}
+    if made["rules"].keys() != needed:
+        yield f"its rules are not those of its steps: {', '.join(sorted(made['rules'].keys() ^ needed))}"
+    if not set(relaxed) <= set(_relaxing()):
+        return
     if relaxed and not set(_assumptions(made)) <= set(made["trusted"]):
         yield "what fast-math assumes is not in the trusted base"
+    elif made["trusted"] != trusted(made):
+        yield "the trusted base is not the one that such a certificate has"
 
 
-def _claims_fail(made: Json, launches: Mapping[str, UOp], worker: Worker) -> Iterator[str]:
+def trusted(made: Json) -> list[str]:
+    """What a certificate rests on."""
+    return [*TRUSTED, *(_assumptions(made) if made.get("fast_math") is not None else ())]
+
+
+def _claims(made: Json, launches: Mapping[str, UOp]) -> list[Claim]:
+    """All claims of the texts, each with its query. Raises what the reader of texts raises."""
     found = list(claims(launches, made["callers"]))
+    for c in found:
+        query(c)
+    return found
+
+
+def _claims_fail(made: Json, found: Sequence[Claim], worker: Worker, until: float) -> Iterator[str]:
     digests = [[c.kind.value, c.place, _digest(query(c)[0])] for c in found]
     if digests != made["claims"]:
         yield "the claims of the texts are not those written down"
+    if not found:
+        yield "it claims nothing"
     for c in dict.fromkeys(found):
+        worker.seconds = min(LONGEST, until - time.monotonic())
+        if worker.seconds <= 0:
+            yield f"{c.kind.value} {c.place}: out of time"
+            return
         v = by_solver(c, worker)
         if not v.proved:
             yield str(v)

@@ -8,7 +8,20 @@ import stat
 
 import pytest
 
-from uops.spec.untrusted import BadFile, Damaged, printable, read_bytes, read_json, read_text, seal, unseal, write_bytes, write_text
+from uops.spec.untrusted import (
+    BadFile,
+    Damaged,
+    Either,
+    misfit,
+    printable,
+    read_bytes,
+    read_json,
+    read_text,
+    seal,
+    unseal,
+    write_bytes,
+    write_text,
+)
 
 
 def test_printable_escapes_what_acts_on_a_terminal_and_keeps_the_rest():
@@ -85,3 +98,45 @@ def test_what_was_sealed_answers_its_own_question_alone():
             unseal("object", 2, "key", data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
         with pytest.raises(Damaged):
             unseal("object", 2, "key", data[:at])
+
+
+FORM = {"a": int, "b?": [(str, float)], "c?": {str: Either(bool, None)}, "d?": frozenset({"x", "y"}), "e?": {"f": str, ...: ...}}
+
+
+def test_a_value_of_the_form_fits():
+    assert misfit({"a": 1}, FORM) is None
+    assert (
+        misfit({"a": -1, "b": [["x", 1], ["y", 1.5]], "c": {"k": None, "l": True}, "d": "x", "e": {"f": "", "g": 1}}, FORM) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ([], "it: expected an object, got an array of 0"),
+        ({}, "a is missing"),
+        ({"a": True}, "a: expected an integer, got True"),
+        ({"a": 1.0}, "a: expected an integer, got 1.0"),
+        ({"a": 1 << 63}, "a: expected an integer, got a number beyond 64 bits"),
+        ({"a": 1, "z\x1b\n": 1}, "z\\x1b\\n is not known"),
+        ({"a": 1, "b": {}}, "b: expected an array, got an object"),
+        ({"a": 1, "b": [["x", 1], ["y"]]}, "b[1]: expected an array of 2, got an array of 1"),
+        ({"a": 1, "b": [["x", "1"]]}, "b[0][1]: expected a number, got '1'"),
+        ({"a": 1, "c": {"k": 0}}, "c.k: expected true or false or null, got 0"),
+        ({"a": 1, "d": "z"}, "d: expected one of x, y, got 'z'"),
+        ({"a": 1, "d": []}, "d: expected one of x, y, got an array of 0"),
+        ({"a": 1, "e": {}}, "e.f is missing"),
+    ],
+)
+def test_a_value_of_another_form_is_said_with_its_place(value, says):
+    assert misfit(value, FORM) == says
+
+
+def test_without_following_links_a_file_takes_the_place_of_a_link_or_pipe(tmp_path):
+    (tmp_path / "outside").write_text("outside")
+    (tmp_path / "link").symlink_to(tmp_path / "outside")
+    os.mkfifo(tmp_path / "pipe")
+    for name in ("link", "pipe"):
+        write_bytes(tmp_path / name, b"new", follow_links=False)
+        assert read_bytes(tmp_path / name, follow_links=False) == b"new"
+    assert (tmp_path / "outside").read_text() == "outside"

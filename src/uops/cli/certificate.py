@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -12,32 +15,64 @@ from uops.cli.common import json_option, print_json
 
 @click.command("check-certificate")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
+@click.option("--seconds", type=click.IntRange(1), default=600, show_default=True, help="Time that the check may take.")
 @json_option()
 @click.pass_context
-def check_certificate(ctx: click.Context, file: str, as_json: bool) -> None:
+def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool) -> None:
     """Check a certificate that `uops compile --certificate` wrote.
 
-    All claims are made anew from the texts in it, and the solver is asked about each. Exit status 1 if one does not hold.
+    All claims are made anew from the texts in it, and the solver is asked about each. Exit status 1 if one does not hold, or if
+    the time is over; 2 if the file is no certificate.
     """
-    from uops.compiler.validate.certificate import TRUSTED, check
-    from uops.spec.errors import UopsError
+    from uops.compiler.validate.certificate import TRUSTED, OutOfTime, check, load, trusted
+    from uops.spec.untrusted import described
 
+    made = load(Path(file))
     try:
-        made = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as e:
-        raise UopsError(f"{file} is no JSON: {e}") from e
-    if not isinstance(made, dict):
-        raise UopsError(f"{file} is no certificate")
-    wrong = check(made)
+        with _within(seconds):
+            wrong = [_one_line(why) for why in check(made, seconds)]
+    except OutOfTime as e:
+        wrong = [str(e)]
     if as_json:
-        print_json({"ok": not wrong, "wrong": wrong, "claims": len(made.get("claims", ())), "trusted": list(TRUSTED)})
+        print_json(
+            {"ok": not wrong, "wrong": wrong, "claims": len(made["claims"]), "trusted": list(TRUSTED) if wrong else trusted(made)}
+        )
     else:
         for line in wrong:
-            click.echo(line)
+            click.echo(f"{described(file)}: {line}")
         if not wrong:
             rules, claims = len(made["rules"]), len(made["claims"])
             click.echo(f"holds: {claims} claims by {made['solver']}, {rules} rules by the ledger")
             click.echo("It rests on:")
-            for line in TRUSTED:
+            for line in trusted(made):
                 click.echo(f"  - {line}")
     ctx.exit(1 if wrong else 0)
+
+
+@contextmanager
+def _within(seconds: int) -> Iterator[None]:
+    """Raise OutOfTime when the time is over; the solver has a limit of its own, the reader of texts has this one."""
+    from uops.compiler.validate.certificate import OutOfTime
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def over(number: int, frame: object) -> None:
+        raise OutOfTime(f"not decided within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, seconds + 1, 1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _one_line(why: str) -> str:
+    """A reason, which may have names and lines of the file in it, as one line."""
+    from uops.spec.untrusted import printable
+
+    first, *more = why.split("\n")
+    return printable(first)[:500] + (f" (and {len(more)} more)" if more else "")
