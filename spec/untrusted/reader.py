@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import stat
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
 
 from uops.spec.errors import UopsError
 from uops.spec.untrusted.printable import printable
 
 #: Bytes of a file, at most, where the caller says nothing else.
 MOST_BYTES = 1 << 28
+#: Bytes that are read at once, at least.
+_CHUNK = 1 << 16
 _BOM = b"\xef\xbb\xbf"
 _KINDS = {
     stat.S_IFDIR: "a directory", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device",
@@ -30,26 +34,43 @@ def described(path: Path) -> str:
     return printable(os.fsdecode(path)).replace("\n", "\\n").replace("\t", "\\t")
 
 
-def read_bytes(path: Path, *, most: int = MOST_BYTES, pipes: bool = False, follow_links: bool = True) -> bytes:
-    """Return the contents of a regular file; with `pipes`, also of a pipe, until its writer closes it.
+@contextmanager
+def open_file(path: Path, *, pipes: bool = False, follow_links: bool = True) -> Iterator[BinaryIO]:
+    """A regular file to be read; with `pipes`, also a pipe.
 
-    Raises BadFile if it is a directory or a device, or has more than `most` bytes; OSError if the system refuses. Without `pipes`
-    it never blocks, and it never reads more than `most` bytes, whatever the file does meanwhile.
+    Raises BadFile if it is a directory or a device; OSError if the system refuses. Without `pipes` it never blocks.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | (0 if pipes else os.O_NONBLOCK) | (0 if follow_links else os.O_NOFOLLOW)
     handle = os.open(path, flags)
     try:
-        info = os.fstat(handle)
-        if not (stat.S_ISREG(info.st_mode) or (pipes and stat.S_ISFIFO(info.st_mode))):
-            raise BadFile(f"{described(path)} is {_KINDS.get(stat.S_IFMT(info.st_mode), 'no regular file')}; expected a file")
-        if info.st_size <= most:
-            with open(handle, "rb", closefd=False) as f:
-                data = f.read(most + 1)
-            if len(data) <= most:
-                return data
+        kind = os.fstat(handle).st_mode
+        if not (stat.S_ISREG(kind) or (pipes and stat.S_ISFIFO(kind))):
+            raise BadFile(f"{described(path)} is {_KINDS.get(stat.S_IFMT(kind), 'no regular file')}; expected a file")
+        with open(handle, "rb", closefd=False) as f:
+            yield f
     finally:
         os.close(handle)
-    raise BadFile(f"{described(path)} has more than the {most:,} bytes that are read")
+
+
+def read_bytes(path: Path, *, most: int = MOST_BYTES, pipes: bool = False, follow_links: bool = True) -> bytes:
+    """Return the contents of a regular file; with `pipes`, also of a pipe, until its writer closes it.
+
+    Raises as `open_file` does, and BadFile if there are more than `most` bytes; it never reads more, whatever the file does
+    meanwhile.
+    """
+    with open_file(path, pipes=pipes, follow_links=follow_links) as f:
+        size = os.fstat(f.fileno()).st_size
+        parts: list[bytes] = []
+        left = most + 1 if size <= most else 0
+        try:
+            while left and (part := f.read(min(left, max(size, _CHUNK) + 1))):
+                parts.append(part)
+                left -= len(part)
+        except OSError as e:  # the system does not say of which file
+            raise type(e)(e.errno, e.strerror, os.fspath(path)) from e
+    if not left:
+        raise BadFile(f"{described(path)} has more than the {most:,} bytes that are read")
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def read_text(path: Path, *, most: int = MOST_BYTES, pipes: bool = False) -> str:

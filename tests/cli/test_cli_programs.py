@@ -293,6 +293,15 @@ def test_a_wrong_input_is_the_same_message_and_status_for_every_backend(
     assert (result.exit_code, result.stderr) == (2, f"Error: {message}\n")
 
 
+def test_an_array_of_a_wrong_shape_is_refused_before_it_is_inflated(
+    uops: Uops, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.savez_compressed(tmp_path / "in.npz", p0=np.zeros((1000, 1000), np.float32))
+    monkeypatch.setattr(npz, "_fill", lambda *_: pytest.fail("inflated"))
+    result = uops("run", program, "--inputs", "in.npz")
+    assert (result.exit_code, "got float32 of shape (1000, 1000)" in result.stderr) == (2, True)
+
+
 @pytest.mark.parametrize("backend", ["interp", "llvm"])
 def test_an_index_input_may_be_any_integers(uops: Uops, tmp_path: Path, backend: str) -> None:
     (tmp_path / "x.uops").write_text(show(b.flip(b.param(0, (2,), dt.index), [True])))

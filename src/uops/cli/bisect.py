@@ -61,7 +61,7 @@ def bisect(
     root = parse_file(file)
     verify(root, Dialect.TENSOR)
     found = compiler(backend_name)
-    given = checked(root, npz.load(inputs)) if inputs else random_inputs(root, seed)
+    given = checked(root, npz.Inputs(inputs)) if inputs else random_inputs(root, seed)
     with apart(backend_name) as execute:
         finding = search(root, given, found.target, execute=execute(root), schedules=schedules)
     written = finding.write(Path(out), root, given) if finding is not None and out else []

@@ -13,6 +13,7 @@ import numpy as np
 
 from uops.backends.answer import is_variable, leaves
 from uops.backends.arrays import STORAGE
+from uops.backends.npz import Declared, Inputs
 from uops.fuzz.corpus import extent
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.values import array
@@ -62,10 +63,10 @@ def checked(root: UOp, given: Mapping[str, Any]) -> dict[str, Any]:
 def _variable(key: str, u: UOp, given: Mapping[str, Any]) -> int:
     if key not in given:
         raise SpecError(f"input {key!r} is missing: it needs an int")
-    v = np.asarray(given[key])
-    if v.size != 1 or v.dtype.kind not in "iuO":
-        raise SpecError(f"input {key!r} needs an int, got {v.dtype} of shape {v.shape}")
-    value, (lo, hi) = int(v.reshape(-1)[0]), u.arg.bounds
+    dtype, shape = _declared(key, given)
+    if math.prod(shape) != 1 or dtype.kind not in "iuO":
+        raise SpecError(f"input {key!r} needs an int, got {dtype} of shape {shape}")
+    value, (lo, hi) = int(np.asarray(given[key]).reshape(-1)[0]), u.arg.bounds
     if not lo <= value <= hi:
         raise Trap(f"input {key!r} is {value}, outside of its bounds [{lo}, {hi}] (R48)")
     return value
@@ -75,15 +76,24 @@ def _array(key: str, u: UOp, shape: tuple[int, ...], given: Mapping[str, Any]) -
     wanted = STORAGE[u.dtype]
     if key not in given:
         raise SpecError(f"input {key!r} is missing: it needs {wanted} of shape {shape}")
+    dtype, got = _declared(key, given)
+    fits = dtype.kind in "iuO" if u.dtype is dt.index else dtype == wanted
+    if not fits or got != shape:
+        raise SpecError(f"input {key!r} needs {wanted} of shape {shape}, got {dtype} of shape {got}")
     a = np.asarray(given[key])
-    fits = a.dtype.kind in "iuO" if u.dtype is dt.index else a.dtype == wanted
-    if not fits or a.shape != shape:
-        raise SpecError(f"input {key!r} needs {wanted} of shape {shape}, got {a.dtype} of shape {a.shape}")
     if u.dtype is dt.index:
         return _whole(a)
     if u.dtype.kind is Kind.BOOL and a.size and a.view(np.uint8).max() > 1:
         raise Trap(f"input {key!r} has a bool byte other than 0 and 1 (R24)")
     return a
+
+
+def _declared(key: str, given: Mapping[str, Any]) -> Declared:
+    """Dtype and shape of an input; of one in a file, before it is read, as few bytes may declare a large array."""
+    if isinstance(given, Inputs):
+        return given.declared(key)
+    a = np.asarray(given[key])
+    return Declared(a.dtype, a.shape)
 
 
 def _whole(a: Any) -> Any:

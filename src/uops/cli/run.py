@@ -70,7 +70,7 @@ def run(
     if held and written is Dialect.BESTIARY:
         given = held  # memory and variables of the second document, read as it says what they are
     else:
-        given = checked(root, npz.load(inputs) if inputs else held) if inputs or held else random_inputs(root, seed)
+        given = checked(root, npz.Inputs(inputs) if inputs else held) if inputs or held else random_inputs(root, seed)
     result = evaluate(root, given, backend_name, schedule)
     if as_json:
         head = {"file": file, "backend": backend_name, "seed": None if inputs or held or not given else seed}

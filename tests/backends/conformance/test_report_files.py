@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import tracemalloc
+import warnings
 import zipfile
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -313,3 +315,59 @@ def test_what_is_no_input_file_is_refused_with_the_reason(data: bytes, message: 
     file.write_bytes(data)
     with pytest.raises(npz.BadInputs, match=re.escape(message)):
         npz.load(file)
+
+
+def _bomb(shape: tuple[int, ...], data: bytes, name: str = "p0.npy", dtype: str = "<f4") -> bytes:
+    return _member(b"{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n" % (dtype.encode(), str(shape).encode()), data, name)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (_bomb((1 << 40,), b""), "bytes, and float32 of shape (1099511627776,) has"),
+        (_bomb((3,), bytes(8)), "bytes, and float32 of shape (3,) has"),
+        (_bomb((3,), bytes(1 << 20)), "and float32 of shape (3,) has"),
+        (_bomb((3,), bytes(12), "../p0.npy"), "member ../p0.npy is no array"),
+        (_bomb((-1, -3), bytes(12)), "member p0 cannot be read"),
+        (_bomb((3,), bytes(12), "p\x1b\n.npy"), "member p\\x1b\\n.npy is no array"),
+    ],
+)
+def test_what_a_member_declares_is_what_it_has(data: bytes, message: str, tmp_path: Path) -> None:
+    (tmp_path / "x.npz").write_bytes(data)
+    with pytest.raises(npz.BadInputs, match=re.escape(message)) as caught:
+        npz.load(tmp_path / "x.npz")
+    assert "x.npz" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_name_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as z, warnings.catch_warnings(action="ignore"):
+        for value in (1, 2):
+            z.writestr("n.npy", zipfile.ZipFile(io.BytesIO(_bytes(n=value))).read("n.npy"))
+    with pytest.raises(npz.BadInputs, match="member n is there twice"):
+        npz.load(tmp_path / "x.npz")
+
+
+def test_a_large_array_is_declared_before_it_is_inflated(tmp_path: Path) -> None:
+    """64 MiB of zeros in 64 KiB: who wants three numbers does not make room for more."""
+    (tmp_path / "x.npz").write_bytes(_bomb((1 << 24,), bytes(1 << 26)))
+    tracemalloc.start()
+    inputs = npz.Inputs(tmp_path / "x.npz")
+    assert inputs.declared("p0") == (np.dtype(np.float32), (1 << 24,))
+    assert tracemalloc.get_traced_memory()[1] < 1 << 21
+    tracemalloc.stop()
+
+
+def test_the_arrays_of_a_file_have_so_many_bytes_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npz, "MOST_BYTES", 100)
+    np.savez(tmp_path / "x.npz", p0=np.zeros(10), p1=np.zeros(3))
+    with pytest.raises(npz.BadInputs, match="its arrays have 104 bytes, at most 100 are read"):
+        npz.load(tmp_path / "x.npz")
+
+
+def test_columns_first_and_a_word_of_many_numbers(tmp_path: Path) -> None:
+    a = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    np.savez(tmp_path / "x.npz", p0=a)
+    assert np.array_equal(npz.load(tmp_path / "x.npz")["p0"], a)
+    np.savez(tmp_path / "x.npz", n=np.array("9" * 5000), **{"n.dtype": np.array("int")})
+    with pytest.raises(npz.BadInputs, match="its numbers have 20,000 bytes each"):
+        npz.load(tmp_path / "x.npz")
