@@ -33,6 +33,7 @@ from uops.spec.errors import CompileError, Unsupported, UopsError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.text import show
+from uops.spec.untrusted import write_text
 
 BACKEND = "backend"
 #: Runs the machine code of a PROGRAM graph: (program, inputs) -> outputs. Its failure is the finding.
@@ -76,7 +77,7 @@ class Finding(NamedTuple):
             "after.txt" if self.pass_ == BACKEND else "after.uops": self.after,
         }
         for name, text in texts.items():
-            (out / name).write_text(text, encoding="utf-8")
+            write_text(out / name, text)
         npz.save(out / "inputs.npz", inputs)
         return [*(out / name for name in texts), out / "inputs.npz"]
 

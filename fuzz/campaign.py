@@ -31,6 +31,7 @@ from uops.fuzz.oracles import GENERATOR
 from uops.fuzz.process import LIMITS, Lost
 from uops.fuzz.reduce import MOST
 from uops.fuzz.work import BATCH, Crew, Hand, Job, Local
+from uops.spec.untrusted import write_text
 
 MOST_REDUCED = 16
 _PER_BATCH = 4
@@ -348,7 +349,7 @@ class _State:
         for f in found:
             if f.file is not None:
                 folder.mkdir(parents=True, exist_ok=True)
-                (folder / f.file).write_text(self.reduced[f.k]["text"], encoding="utf-8")
+                write_text(folder / f.file, self.reduced[f.k]["text"])
 
 
 def name(k: int, t: Triaged) -> str:

@@ -31,7 +31,8 @@ from uops.spec.dtypes import DType, Kind
 from uops.spec.errors import SpecError, Trap
 from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
-from uops.spec.text import parse
+from uops.spec.text import MAX_FILE, parse
+from uops.spec.untrusted import BadFile, described, read_text
 
 Array = npt.NDArray[Any]
 _DIRECTIVE = re.compile(r"^;\s*(input|check|error|trap)\b\s*([^:]*?)\s*(?::\s*(.*))?$")
@@ -56,11 +57,11 @@ class FileTest:
 
 def load(path: Path) -> FileTest:
     """Read a file test. Raises SpecError on a program or directive that cannot be read; its message begins with the path."""
-    text = _text(path)
+    text = text_of(path)
     try:
         return _read(path, text)
     except SpecError as e:
-        raise SpecError(f"{path}: {e}", claim=e.claim, line=e.line, column=e.column) from e
+        raise SpecError(f"{described(path)}: {e}", claim=e.claim, line=e.line, column=e.column) from e
 
 
 def _read(path: Path, text: str) -> FileTest:
@@ -74,11 +75,12 @@ def _read(path: Path, text: str) -> FileTest:
     return test
 
 
-def _text(path: Path) -> str:
+def text_of(path: Path) -> str:
+    """The text of a program. Raises SpecError where it is no text of that size, and OSError."""
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as e:
-        raise SpecError(f"{path}: not UTF-8 text: {e.reason} at byte {e.start}", line=1, column=1) from e
+        return read_text(path, most=MAX_FILE)
+    except BadFile as e:
+        raise SpecError(str(e), line=1, column=1) from e
 
 
 def _is_of_variable(graph: UOp, m: re.Match[str]) -> bool:
@@ -88,7 +90,7 @@ def _is_of_variable(graph: UOp, m: re.Match[str]) -> bool:
 
 def inputs_of(path: Path) -> dict[str, Any]:
     """The inputs that a file holds; none, where it says nothing of inputs."""
-    text = _text(path)
+    text = text_of(path)
     return load(path).inputs if any(x.lstrip().startswith("; input ") for x in text.splitlines()) else {}
 
 

@@ -21,6 +21,7 @@ from uops.fuzz.examine import WIDTHS
 from uops.fuzz.oracles import DEFAULT, OF_PROGRAMS, ORACLES
 from uops.spec import dtypes as dt
 from uops.spec.rows import ROWS
+from uops.spec.untrusted import read_text, write_text
 
 if TYPE_CHECKING:
     from uops.fuzz.campaign import Found, Summary
@@ -107,8 +108,8 @@ def _finding(f: Found) -> Json:
 def write(s: Summary, directory: Path) -> Json:
     """Write both files and give the document. Reproducers are where the campaign has put them."""
     doc = document(s)
-    (directory / JSON).write_text(json.dumps(doc, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    (directory / PAGE).write_text(page(doc, directory), encoding="utf-8")
+    write_text(directory / JSON, json.dumps(doc, indent=1, sort_keys=True) + "\n")
+    write_text(directory / PAGE, page(doc, directory))
     return doc
 
 
@@ -133,7 +134,7 @@ def page(doc: Json, directory: Path) -> str:
 def _texts(doc: Json, directory: Path) -> dict[str, str]:
     """The reproducers of the findings."""
     files = [f["file"] for f in doc["findings"] if f["file"]]
-    return {name: (directory / "findings" / name).read_text(encoding="utf-8") for name in files}
+    return {name: read_text(directory / "findings" / name) for name in files}
 
 
 #: What a node of a program may have.

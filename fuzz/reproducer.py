@@ -28,6 +28,7 @@ from uops.fuzz.schedules import unreadable
 from uops.spec.dialects import Dialect
 from uops.spec.errors import SpecError
 from uops.spec.text import number, show
+from uops.spec.untrusted import described, write_text
 from uops.spec.verify import verify
 
 Json = dict[str, Any]
@@ -51,7 +52,7 @@ def text(r: Reproducer) -> str:
 
 def write(path: Path, r: Reproducer) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text(r), encoding="utf-8")
+    write_text(path, text(r))
 
 
 def read(path: Path) -> Reproducer:
@@ -59,7 +60,7 @@ def read(path: Path) -> Reproducer:
     test = corpus.load(path)
     found = _header(path)
     if found is None:
-        raise SpecError(f"{path} has no line {corpus.HEADER.strip()!r}: it is no reproducer")
+        raise SpecError(f"{described(path)} has no line {corpus.HEADER.strip()!r}: it is no reproducer")
     line, about = found
     if wrong := next(chain(_wrong(about, _ABOUT), _wrong(about.get("setup"), _SETUP, "setup.")), None):
         raise _unusable(path, line, wrong)
@@ -120,7 +121,7 @@ _SETUP = {
 
 def _header(path: Path) -> tuple[int, Json] | None:
     """The header and its line; None of a file without one. Raises SpecError."""
-    lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+    lines = enumerate(corpus.text_of(path).splitlines(), 1)
     line, head = next(((n, x) for n, x in lines if x.startswith(corpus.HEADER)), (0, ""))
     if not head:
         return None
@@ -134,7 +135,8 @@ def _header(path: Path) -> tuple[int, Json] | None:
 
 
 def _unusable(path: Path, line: int, wrong: str) -> SpecError:
-    return SpecError(f"{path}, line {line}: the header {corpus.HEADER.strip()!r} cannot be used: {wrong}", line=line, column=1)
+    head = f"{described(path)}, line {line}: the header {corpus.HEADER.strip()!r}"
+    return SpecError(f"{head} cannot be used: {wrong}", line=line, column=1)
 
 
 #: Types as JSON calls them.

@@ -15,6 +15,7 @@ from uops.fuzz.mutants.catalogue import Mutant
 from uops.fuzz.mutants.hunt import Kill
 from uops.fuzz.mutants.run import Result, Run, median
 from uops.fuzz.work import BATCH
+from uops.spec.untrusted import write_text
 
 Json = dict[str, Any]
 SCHEMA = 1
@@ -85,8 +86,8 @@ def _row(r: Result) -> Json:
 def write(run: Run, mutants: Sequence[Mutant]) -> Json:
     """Write both files, on these mutants, and give the document."""
     doc = document(run, mutants)
-    (run.directory / JSON).write_text(json.dumps(doc, indent=1) + "\n", encoding="utf-8")
-    (run.directory / TEXT).write_text(markdown(doc, [m for m in mutants if m.equivalent]), encoding="utf-8")
+    write_text(run.directory / JSON, json.dumps(doc, indent=1) + "\n")
+    write_text(run.directory / TEXT, markdown(doc, [m for m in mutants if m.equivalent]))
     return doc
 
 

@@ -19,6 +19,7 @@ from uops.fuzz.journal import Journal
 from uops.fuzz.kinds import VERSION, number
 from uops.fuzz.mutants.catalogue import Mutant
 from uops.fuzz.mutants.hunt import Hunter, Kill, NotHunted, Stopped, absent
+from uops.spec.untrusted import write_text
 
 Json = dict[str, Any]
 JOURNAL, PROGRAMS = "journal.jsonl", "programs"
@@ -109,7 +110,7 @@ class Run:
         if program:
             folder = self.directory / PROGRAMS
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / f"{m.id}.uops").write_text(program, encoding="utf-8")
+            write_text(folder / f"{m.id}.uops", program)
         self.journal.add({"hunted": {"id": m.id, "text": _text(m), "generator": VERSION, "absent": self._absent, **line}})
 
 

@@ -1,6 +1,6 @@
 """The form that a value of JSON must have, as data, and the first place where one has it not.
 
-str, int, float, bool, None    a value of this type; an int is of 64 bits, a float may be an int
+str, int, float, bool, None    a value of this type; an int is of 64 bits, a float is finite and may be an int
 frozenset({"a", "b"})          one of these strings
 [form]                         a list of such
 (form, form)                   a list of exactly these
@@ -11,6 +11,7 @@ Either(form, form)             one of these
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from uops.spec.untrusted.printable import printable
@@ -62,7 +63,7 @@ def _is(value: Any, kind: Any) -> bool:
         return value is None
     if kind is int or (kind is float and type(value) is int):
         return type(value) is int and -_WORD <= value < _WORD
-    return type(value) is kind
+    return type(value) is kind and (kind is not float or math.isfinite(value))
 
 
 def _of_object(value: Any, form: dict[Any, Any], place: str) -> str | None:

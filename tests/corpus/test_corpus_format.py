@@ -76,5 +76,5 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.uops"
     path.write_bytes(b"\xff\xfe")
     for reads in (load, inputs_of):
-        with pytest.raises(SpecError, match=r"x.uops: not UTF-8 text: .* at byte 0"):
+        with pytest.raises(SpecError, match=r"x.uops:1 is not UTF-8 text: .* \(byte 0xff\)"):
             reads(path)

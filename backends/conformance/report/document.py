@@ -21,12 +21,15 @@ from uops.compiler.prove import ledger
 from uops.compiler.prove.admission import DamagedLedger
 from uops.compiler.prove.verdicts import Status as Verified
 from uops.spec.errors import UopsError
+from uops.spec.untrusted import BadFile, Either, described, misfit, read_json
 
 if TYPE_CHECKING:
     from uops.backends.conformance.runner import Run
 
 Json = dict[str, Any]
 SCHEMA_VERSION = 1
+#: Where reproducers are, in the directory of a report.
+REPRODUCERS = "reproducers"
 SCHEMA = Path(__file__).with_name("schema.json")
 #: Statuses of cells whose program was started.
 RAN = frozenset({Status.PASS, Status.FAIL, Status.XFAIL})
@@ -128,7 +131,7 @@ def reproducer_names(cases: Iterable[str]) -> dict[str, str]:
             k += 1
             name = f"{stem}-{k}"
         taken.add(name.lower())
-        found[case] = f"reproducers/{name}"
+        found[case] = f"{REPRODUCERS}/{name}"
     return found
 
 
@@ -210,45 +213,48 @@ def _dumps(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
+#: What a reader of cells and scores takes from a report; the rest may be of any form.
+_ANY: Json = {...: ...}  # type: ignore[dict-item]
+_VERDICT = {"status": frozenset(s.value for s in Status), **_ANY}
+_SCORE = {"conformance": Either(float, None), "coverage": Either(float, None), **_ANY}
+_BY_LEVEL = [level.value for level in Level]
+_FORM = {
+    "schema_version": int, "backend": {"name": str, "version": str, **_ANY}, "versions": {str: str}, "platform": {str: str},
+    "specification": _ANY, "tier": str, "rows": str, "schedules?": _ANY, "level": frozenset(_BY_LEVEL),
+    "scores": {**dict.fromkeys(_BY_LEVEL, _SCORE), **_ANY},
+    "cells": [{"row": str, "dtype": str, "edge": str, **dict.fromkeys(_BY_LEVEL, _VERDICT), **_ANY}], **_ANY,
+}  # fmt: skip
+
+
 def read(path: str | Path) -> Json:
-    """A report from a file, or from the directory that holds `report.json`. Raises BadReport."""
+    """A report from a file, or from the directory that holds `report.json`. Raises BadReport, with the file and the place."""
     file = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
+    name = described(file)
     try:
-        doc = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as e:
-        raise BadReport(f"{file} is no report: {e}") from e
+        doc: Json = read_json(file)
+    except BadFile as e:
+        raise BadReport(f"{e}; it is no report of `uops conform`") from e
+    except OSError as e:
+        raise BadReport(f"{name} is no report: {e.strerror or e}") from e
     version = doc.get("schema_version") if isinstance(doc, dict) else None
-    if version != SCHEMA_VERSION:
-        raise BadReport(f"{file} has schema version {version!r}; this program reads {SCHEMA_VERSION}")
-    fault = _fault(doc)
-    if fault:
-        raise BadReport(f"{file} is no report: {fault}")
-    found: Json = doc
-    return found
-
-
-#: What every report has at the top.
-_KEYS = ("backend", "cells", "level", "platform", "rows", "scores", "specification", "tier", "versions")
+    if version != SCHEMA_VERSION or isinstance(version, bool):
+        shown = version if isinstance(version, int) and abs(version) < 1 << 63 else type(version).__name__
+        raise BadReport(f"{name} has schema version {shown}; this program reads {SCHEMA_VERSION}")
+    if wrong := misfit(doc, _FORM) or _fault(doc):
+        raise BadReport(f"{name} is no report: {wrong}")
+    return doc
 
 
 def _fault(doc: Json) -> str | None:
-    """What a reader of cells and scores would stumble over."""
-    missing = [key for key in _KEYS if key not in doc]
-    if missing:
-        return f"{missing[0]!r} is missing"
-    levels = {level.value for level in Level}
-    if not isinstance(doc["scores"], dict) or not levels <= doc["scores"].keys():
-        return "scores of a level are missing"
-    if not all(isinstance(s, dict) and {"conformance", "coverage"} <= s.keys() for s in doc["scores"].values()):
-        return "its scores are incomplete"
-    if not isinstance(doc["cells"], list):
-        return "its cells are no list"
-    statuses = {s.value for s in Status}
-    for k, cell in enumerate(doc["cells"]):
-        if not isinstance(cell, dict) or not {"row", "dtype", "edge"} | levels <= cell.keys():
-            return f"cell {k} is incomplete"
-        if any(not isinstance(cell[v], dict) or cell[v].get("status") not in statuses for v in levels):
-            return f"cell {k} has no status"
+    """What is wrong with values of the right form."""
+    for level in _BY_LEVEL:
+        for kind in ("conformance", "coverage"):
+            if not 0 <= (doc["scores"][level][kind] or 0) <= 1:
+                return f"scores.{level}.{kind}: expected a number from 0 to 1, got {doc['scores'][level][kind]}"
+    seen: dict[Cell, int] = {}
+    for k, entry in enumerate(doc["cells"]):
+        if (first := seen.setdefault(cell_of(entry), k)) != k:
+            return f"cells[{k}] is about the same as cells[{first}]"
     return None
 
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from uops.backends import npz
 from uops.backends.conformance.model import Case, Level
-from uops.backends.conformance.report.document import canonical, document, reproducer_names
+from uops.backends.conformance.report.document import REPRODUCERS, canonical, document, reproducer_names
 from uops.backends.conformance.report.junit import junit
 from uops.backends.conformance.report.page import page
 from uops.backends.conformance.report.texts import texts
 from uops.spec.text import show
+from uops.spec.untrusted import write_text
 
 if TYPE_CHECKING:
     from uops.backends.conformance.runner import Run
@@ -22,28 +23,30 @@ Json = dict[str, Any]
 
 
 def write(run: Run, directory: str | Path, level: Level = Level.STRICT, *, started: datetime | None = None) -> Json:
-    """Write all files and give the document. Reproducers of an earlier report in the same place are taken away."""
+    """Write all files and give the document; each is replaced whole. Reproducers of an earlier report in the same place are taken
+    away at the end. Raises OSError, which names the file."""
     place = Path(directory)
     place.mkdir(parents=True, exist_ok=True)
     doc = document(run, level, started=started)
-    programs = _reproducers(run, place)
-    (place / "report.json").write_text(canonical(doc), encoding="utf-8")
-    (place / "junit.xml").write_text(junit(doc), encoding="utf-8")
+    names = reproducer_names(run.reproducers)
+    programs = _reproducers(run, names, place)
+    write_text(place / "report.json", canonical(doc))
+    write_text(place / "junit.xml", junit(doc))
     rows = {cell["row"] for cell in doc["cells"]}
-    (place / "index.html").write_text(page(doc, texts(rows), programs), encoding="utf-8")
+    write_text(place / "index.html", page(doc, texts(rows), programs))
+    for old in [f for kind in ("*.uops", "*.npz") for f in (place / REPRODUCERS).glob(kind)]:
+        if f"{REPRODUCERS}/{old.stem}" not in programs:
+            old.unlink()
     return doc
 
 
-def _reproducers(run: Run, place: Path) -> dict[str, str]:
+def _reproducers(run: Run, names: Mapping[str, str], place: Path) -> dict[str, str]:
     """Write program and inputs of every failing case; the programs by name."""
-    folder = place / "reproducers"
-    for old in [*folder.glob("*.uops"), *folder.glob("*.npz")]:
-        old.unlink()
-    programs = {name: program(run.reproducers[case], name, run.backend) for case, name in reproducer_names(run.reproducers).items()}
+    programs = {name: program(run.reproducers[case], name, run.backend) for case, name in names.items()}
     if programs:
-        folder.mkdir(exist_ok=True)
-    for case, name in reproducer_names(run.reproducers).items():
-        (place / f"{name}.uops").write_text(programs[name], encoding="utf-8")
+        (place / REPRODUCERS).mkdir(exist_ok=True)
+    for case, name in names.items():
+        write_text(place / f"{name}.uops", programs[name])
         npz.save(place / f"{name}.npz", run.reproducers[case].inputs)
     return programs
 

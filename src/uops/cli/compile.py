@@ -78,7 +78,9 @@ def compile_(
     else:
         text = lowered(root, found, config, name)
     if out:
-        Path(out).write_text(text, encoding="utf-8")
+        from uops.spec.untrusted import write_text
+
+        write_text(out, text)
     else:
         click.echo(text, nl=not text.endswith("\n"))
 
@@ -137,9 +139,10 @@ def steps(root: UOp, found: CompilerBackend, config: Config) -> Iterator[str]:
 def _certify(root: UOp, found: CompilerBackend, config: Config, out: str) -> None:
     """Write the certificate of the program; nothing where a kernel is not validated, which is an error."""
     from uops.compiler.validate.certificate import certify, dump
+    from uops.spec.untrusted import write_text
 
     made = certify(root, found.target, config)
-    Path(out).write_text(dump(made), encoding="utf-8")
+    write_text(out, dump(made))
     click.echo(f"{out}: {len(made['claims'])} claims proved, {len(made['rules'])} rules used. It rests on:", err=True)
     for line in made["trusted"]:
         click.echo(f"  - {line}", err=True)
@@ -159,10 +162,12 @@ def source(kernel: UOp) -> str:
 
 def _write_objects(programs: list[UOp], out: str | None) -> None:
     """One kernel into OUT, several into OUT with a number before the suffix."""
+    from uops.spec.untrusted import write_bytes
+
     if out is None:
         raise click.UsageError("object code is no text: name a file with --output")
     path = Path(out)
     for k, program in enumerate(programs):
         place = path if len(programs) == 1 else path.with_name(f"{path.stem}-{k}{path.suffix}")
-        place.write_bytes(program.src[2].arg.data)
+        write_bytes(place, program.src[2].arg.data)
         click.echo(str(place))

@@ -177,6 +177,7 @@ def _exhaustive(name: str, rows: str, jobs: int, report: Path, as_json: bool) ->
     from uops.backends import registry
     from uops.backends.conformance import exhaustive
     from uops.cli import summary
+    from uops.spec.untrusted import write_text
 
     version = registry.version(name, backend(name))
     only = tuple(n for n in exhaustive.names() if fnmatch.fnmatch(n, rows.lower().rpartition("/")[2] + "*"))
@@ -185,7 +186,7 @@ def _exhaustive(name: str, rows: str, jobs: int, report: Path, as_json: bool) ->
     with progress(f"{name}, exhaustive") as advance:
         tallies = exhaustive.run(worker_name(name), jobs, advance, report, only if rows != "*" else None)
     found = _tallied(name, version, tallies)
-    (report / "exhaustive.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    write_text(report / "exhaustive.json", json.dumps(found, indent=1, sort_keys=True) + "\n")
     with to_reader():
         if as_json:
             print_json(found)

@@ -66,7 +66,7 @@ def run(
     if backend_name != INTERP and (written is not Dialect.TENSOR or schedule is not None):
         raise click.UsageError(f"{backend_name} takes programs of the tensor dialect, without a schedule: leave out --backend")
     verify(root, written)
-    held = {} if inputs else inputs_of(Path(file))
+    held = {} if inputs or not Path(file).is_file() else inputs_of(Path(file))  # a pipe was read to its end
     if held and written is Dialect.BESTIARY:
         given = held  # memory and variables of the second document, read as it says what they are
     else:
@@ -84,10 +84,10 @@ def run(
 
 def _dialect_of(file: Path) -> Dialect:
     """That of the kind that a reproducer of `uops fuzz` names; of any other program, tensor."""
-    from uops.fuzz.corpus import HEADER
+    from uops.fuzz.corpus import HEADER, text_of
     from uops.spec.dialects import Dialect
 
-    if not any(x.startswith(HEADER) for x in file.read_text(encoding="utf-8").splitlines()):
+    if not file.is_file() or not any(x.startswith(HEADER) for x in text_of(file).splitlines()):
         return Dialect.TENSOR
     from uops.fuzz.reproducer import dialect_of  # imports the compiler
 

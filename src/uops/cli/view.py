@@ -34,6 +34,7 @@ def view(file: str, backend_name: str, out: str | None) -> None:
     from uops.spec.dialects import Dialect
     from uops.spec.errors import UopsError
     from uops.spec.text import parse_file
+    from uops.spec.untrusted import write_text
     from uops.spec.verify import verify
 
     root = parse_file(file)
@@ -42,5 +43,5 @@ def view(file: str, backend_name: str, out: str | None) -> None:
     if not isinstance(found, CompilerBackend):
         raise UopsError(f"{backend_name} evaluates graphs by itself: it is no target of the compiler")
     path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
-    path.write_text(page(shown(trace(root, found.target)), Path(file).name, found.target.name), encoding="utf-8")
+    write_text(path, page(shown(trace(root, found.target)), Path(file).name, found.target.name))
     click.echo(str(path))

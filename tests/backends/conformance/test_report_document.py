@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -142,23 +143,52 @@ def test_a_report_can_be_read_back_from_file_or_directory(make_run: MakeRun, tmp
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda doc: "[1", "is no report"),
-        (lambda doc: "[" * 50_000, "is no report"),
-        (lambda doc: "[]", "schema version None"),
+        (lambda doc: "[1", "report.json:1:3 is no JSON.*; it is no report"),
+        (lambda doc: "[" * 50_000, "nests too deep; it is no report"),
+        (lambda doc: "\ud800", "report.json:1 is not UTF-8"),
+        (lambda doc: "[]", "schema version NoneType"),
+        (lambda doc: json.dumps(doc | {"schema_version": True}), "schema version True"),
+        (lambda doc: json.dumps(doc | {"schema_version": "9" * 10_000}), "schema version str"),
         (lambda doc: json.dumps(doc | {"schema_version": 99}), "schema version 99"),
-        (lambda doc: json.dumps({k: v for k, v in doc.items() if k != "cells"}), "'cells' is missing"),
-        (lambda doc: json.dumps(doc | {"scores": {"strict": {}}}), "scores"),
-        (lambda doc: json.dumps(doc | {"cells": [{"row": "A"}]}), "cell 0 is incomplete"),
-        (lambda doc: json.dumps(doc | {"cells": [doc["cells"][0] | {"strict": {"status": "fine"}}]}), "cell 0 has no status"),
+        (lambda doc: json.dumps({k: v for k, v in doc.items() if k != "cells"}), "cells is missing"),
+        (lambda doc: json.dumps(doc | {"scores": {"strict": {}}}), "scores.strict.conformance is missing"),
+        (lambda doc: json.dumps(doc | {"scores": doc["scores"] | {"core": doc["scores"]["core"] | {"coverage": 1e300}}}), "0 to 1"),
+        (lambda doc: json.dumps(doc | {"cells": [{"row": "A"}]}), r"cells\[0\].dtype is missing"),
+        (lambda doc: json.dumps(doc | {"cells": [doc["cells"][0] | {"row": [1]}]}), r"cells\[0\].row: expected a string"),
+        (
+            lambda doc: json.dumps(doc | {"cells": [doc["cells"][0] | {"strict": {"status": "fine"}}]}),
+            r"cells\[0\].strict.status: expected one of .*, got 'fine'",
+        ),
+        (lambda doc: json.dumps(doc | {"cells": [doc["cells"][0]] * 2}), r"cells\[1\] is about the same as cells\[0\]"),
+        (lambda doc: json.dumps(doc | {"rows": 7}), "rows: expected a string, got 7"),
+        (lambda doc: json.dumps(doc | {"level": {}}), "level: expected one of core, strict, got an object"),
     ],
 )
 def test_what_is_no_report_is_refused_with_the_reason(
     spoil: Callable[[dict[str, Any]], str], message: str, make_run: MakeRun, tmp_path: Path
 ) -> None:
     file = tmp_path / "report.json"
-    file.write_text(spoil(d.document(make_run())))
-    with pytest.raises(d.BadReport, match=message):
+    file.write_text(spoil(d.document(make_run())), errors="surrogatepass")
+    with pytest.raises(d.BadReport, match=message) as caught:
         d.read(file)
+    assert "report.json" in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "directory", "missing", "large"])
+def test_what_is_no_file_is_no_report_and_is_not_waited_for(kind: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    (tmp_path / "directory").mkdir()
+    with open(tmp_path / "large", "wb") as f:
+        f.truncate(1 << 30)
+    with pytest.raises(d.BadReport, match=f"{kind}.* is no report"):
+        d.read(tmp_path / kind)
+
+
+def test_a_byte_order_mark_does_no_harm(make_run: MakeRun, tmp_path: Path) -> None:
+    doc = d.document(make_run())
+    (tmp_path / "report.json").write_bytes(b"\xef\xbb\xbf" + d.canonical(doc).encode())
+    assert d.read(tmp_path) == doc
 
 
 def test_a_cell_keeps_what_was_got_and_allowed(make_run: MakeRun) -> None:
