@@ -35,7 +35,8 @@ def compile(
     """The program of a TENSOR graph, or of the `.uops` file at a path, on the backend of that name.
 
     A backend that is a compiler target compiles now, and the program may be called by several threads; any other evaluates the
-    graph at each call and is for the calling thread. `options` go to the backend's factory. With `validate`, every kernel is
+    graph at each call and is for the calling thread. The backend is loaded into this process, whoever wrote it: only the command
+    line keeps foreign code in processes of its own. `options` go to the backend's factory. With `validate`, every kernel is
     proved to do what `uops.compiler.validate` says, which needs Z3 and a target. With `fast_math`, float values may change as the
     real numbers allow (`uops.compiler.rules.fast_math`; R156), which needs a target too. Raises SpecError for an ill-formed
     graph, CompileError, Unsupported, Invalid for a kernel that is not validated, and UnknownBackend or BrokenBackend.

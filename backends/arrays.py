@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import ml_dtypes
 import numpy as np
 
+from uops.backends.frames import BadFrame, describe
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
 from uops.spec.result import Result
 
+T = TypeVar("T")
 Array = np.ndarray[Any, np.dtype[Any]]
 
 #: NumPy dtype of each storable dtype, and of `index` where the values fit (else an object array of Python ints).
@@ -52,20 +54,41 @@ def encode(arrays: Mapping[str, Any]) -> tuple[Header, bytes]:
     return header, bytes(body)
 
 
-def decode(header: Header, body: bytes) -> dict[str, Any]:
-    """What `encode` was given; the arrays own their memory and can be written."""
-    return {name: _decode(entry, body) for name, entry in header.items()}
+def decode(header: Any, body: bytes) -> dict[str, Any]:
+    """What `encode` was given; the arrays own their memory and can be written. Raises BadFrame for anything else, and allocates
+    little more than what it was given."""
+    if not isinstance(header, dict):
+        raise BadFrame(f"expected arrays by name, got {header!r:.80}")
+    return {name: _read_array(name, entry, body) for name, entry in header.items()}
 
 
-def _decode(entry: Any, body: bytes) -> Any:
+def _read_array(name: str, entry: Any, body: bytes) -> Any:
+    try:
+        return _decode(entry, body)
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
+        raise BadFrame(f"array {name[:80]!r} is not as it was written: {describe(e)[:200]}") from None
+
+
+def _decode(entry: dict[str, Any], body: bytes) -> Any:
     if "int" in entry:
-        return int(entry["int"])
-    shape = tuple(entry["shape"])
+        return int(_typed(str, entry["int"]))
+    shape = tuple(_typed(int, n) for n in entry["shape"])
+    if any(n < 0 for n in shape):
+        raise ValueError(f"no array has shape {shape}")
     if entry["dtype"] == _OBJECT:
         flat = np.empty(len(entry["ints"]), dtype=object)
-        flat[:] = [int(text) for text in entry["ints"]]
+        flat[:] = [int(_typed(str, text)) for text in entry["ints"]]
         return flat.reshape(shape)
-    return np.frombuffer(body, _BY_NAME[entry["dtype"]], math.prod(shape), entry["offset"]).reshape(shape).copy()
+    dtype, count, offset = _BY_NAME[entry["dtype"]], math.prod(shape), _typed(int, entry["offset"])
+    if not 0 <= offset <= len(body) - count * dtype.itemsize:
+        raise ValueError(f"{count:,} elements at byte {offset:,} of {len(body):,}")
+    return np.frombuffer(body, dtype, count, offset).reshape(shape).copy() if count else np.empty(shape, dtype)
+
+
+def _typed(kind: type[T], value: Any) -> T:
+    if type(value) is not kind:
+        raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
+    return value
 
 
 def encode_result(result: Result) -> tuple[Header, bytes]:
@@ -74,7 +97,10 @@ def encode_result(result: Result) -> tuple[Header, bytes]:
     return encode({name: np.asarray(value) for name, value in named.items()})
 
 
-def decode_result(header: Header, body: bytes) -> Result:
+def decode_result(header: Any, body: bytes) -> Result:
+    """From `encode_result`. Raises BadFrame."""
     found = decode(header, body)
-    values = [name for name in header if name.startswith("v")]
+    values = [name for name in found if name.startswith("v")]
+    if {*values} != {f"v{k}" for k in range(len(values))}:
+        raise BadFrame(f"expected {len(values)} values by number, got {', '.join(values)[:80]}")
     return Result(tuple(found[f"v{k}"] for k in range(len(values))), {n: a for n, a in found.items() if not n.startswith("v")})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -66,6 +66,38 @@ class Capabilities:
     def deviation(self, row: str, dtype: DType | None, level: str) -> Deviation | None:
         """The declared deviation of this cell at `level`, or None."""
         return next((d for d in self.deviations if d.level == level and _covers(d.row, d.dtype, row, dtype)), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """What crosses a process. Raises whatever a field that is not of its type raises."""
+        found = {f.name: list(getattr(self, f.name)) if f.name in _SEQUENCES else getattr(self, f.name) for f in fields(self)}
+        parts = {"unsupported": [asdict(m) for m in self.unsupported], "deviations": [asdict(d) for d in self.deviations]}
+        return found | {"dtypes": [d.name for d in self.dtypes]} | parts
+
+    @classmethod
+    def of_json(cls, found: Mapping[str, Any]) -> Capabilities:
+        """From `to_json`, whoever wrote it. Raises ValueError, KeyError or TypeError where a field is not of its type."""
+        values: dict[str, Any] = {name: tuple(_typed(kind, v, name) for v in found[name]) for name, kind in _SEQUENCES.items()}
+        values["dtypes"] = tuple(dt.DTYPES[d] for d in values["dtypes"])
+        values["unsupported"] = tuple(Missing(**_texts(m, "unsupported")) for m in values["unsupported"])
+        values["deviations"] = tuple(Deviation(**_texts(d, "deviations")) for d in values["deviations"])
+        values |= {name: _typed(int, found[name], name) for name in ("local_memory", "threads")}
+        return cls(**values)
+
+
+#: What the elements of a field are, as JSON.
+_SEQUENCES: dict[str, type] = {
+    "dtypes": str, "unsupported": dict, "deviations": dict, "levels": str, "vector_widths": int, "tensor_cores": str,
+}  # fmt: skip
+
+
+def _typed(kind: type, value: Any, what: str) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{what} holds {value!r:.80}, expected {kind.__name__}")
+    return value
+
+
+def _texts(found: Mapping[str, Any], what: str) -> dict[str, str]:
+    return {k: _typed(str, v, what) for k, v in found.items()}
 
 
 def _covers(row_glob: str, dtype_glob: str, row: str, dtype: DType | None) -> bool:

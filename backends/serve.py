@@ -1,92 +1,87 @@
 """The process in which a backend is judged: reads batches of cases, answers each as soon as it is done.
 
-Started by `uops.backends.worker` as `python -m uops.backends.serve READ WRITE`, the two numbers being inherited pipe ends. Frames
-are a JSON header and a binary body. Every exception is an answer; whatever ends the process is for the other side to see.
+Started by `uops.backends.worker` as `python -m uops.backends.serve READ WRITE`, the two numbers being inherited pipe ends; frames
+are those of `uops.backends.frames`. Every exception is an answer; whatever ends the process is for the other side to see.
 """
 
 from __future__ import annotations
 
 import faulthandler
-import json
 import os
 import resource
-import struct
 import sys
 import threading
 import time
 import traceback
-from typing import IO, Any, BinaryIO
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-_SIZES = struct.Struct("<IQ")
+from uops.backends.frames import BadFrame, describe, one_line, pack, read_frame
 
-Frame = tuple[dict[str, Any], bytes]
-
-
-def pack(header: dict[str, Any], body: bytes = b"") -> bytes:
-    """One frame."""
-    text = json.dumps(header, separators=(",", ":")).encode()
-    return _SIZES.pack(len(text), len(body)) + text + body
-
-
-def read_frame(stream: BinaryIO) -> Frame | None:
-    """The next frame; None at the end of the stream."""
-    sizes = _whole(stream, _SIZES.size)
-    if len(sizes) < _SIZES.size:
-        return None
-    text, body = _SIZES.unpack(sizes)
-    data = _whole(stream, text + body)
-    return (json.loads(data[:text]), data[text:]) if len(data) == text + body else None
-
-
-def _whole(stream: BinaryIO, size: int) -> bytes:
-    """So many bytes, fewer at the end of the stream: a pipe without a buffer gives what is there."""
-    found = bytearray()
-    while len(found) < size and (more := stream.read(size - len(found))):
-        found += more
-    return bytes(found)
-
-
-def split_frame(data: bytes | bytearray) -> tuple[Frame, int] | None:
-    """The first frame in `data` and its length, or None while it is incomplete."""
-    if len(data) < _SIZES.size:
-        return None
-    text, body = _SIZES.unpack_from(data)
-    start, end = _SIZES.size + text, _SIZES.size + text + body
-    if len(data) < end:
-        return None
-    return (json.loads(bytes(data[_SIZES.size : start])), bytes(data[start:end])), end
+if TYPE_CHECKING:
+    from uops.backends.contract import Backend
+    from uops.backends.registry import Introduction
 
 
 def main(arguments: list[str]) -> None:
     """Serve until the request pipe is closed."""
     with open(int(arguments[0]), "rb") as requests, open(int(arguments[1]), "wb", buffering=0) as answers:
-        serve(requests, answers)
+        try:
+            serve(requests, answers)
+        except (BadFrame, MemoryError) as e:  # what was asked cannot be read
+            sys.exit(describe(e))
 
 
 def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
     """The first frame says which backend, the others are batches."""
-    faulthandler.enable(all_threads=False)
-    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
+    begin()
     first = read_frame(requests)
     if first is None:
         return
     settings = first[0]
-    sys.path.extend(settings["path"])
     try:
-        from uops.backends import registry
-
-        limit(resource.RLIMIT_CORE, 0)
-        if settings["memory"]:
-            limit(resource.RLIMIT_AS, settings["memory"])
-        backend = registry.get(settings["backend"], **settings["options"])
-        ready = pack({"ready": registry.version(settings["backend"], backend)})
-    except Exception as e:
-        answers.write(pack({"broken": _describe(e)}))
+        backend = load(settings)
+        ready = pack(backend.introduction.to_json())
+    except BaseException as e:  # also what foreign code raises to end a process
+        answers.write(pack({"broken": _words(e)}))
         return
     answers.write(ready)
     while (batch := read_frame(requests)) is not None:
         for case in batch[0]["cases"]:
-            answers.write(_answer(backend, case, batch[1]))
+            answers.write(_answer(backend.backend, case, batch[1]))
+
+
+def begin() -> None:
+    """What every process does first in which foreign code runs: it ends with its parent, and first where memory is short."""
+    faulthandler.enable(all_threads=False)
+    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
+    offer_to_be_killed()
+
+
+class Loaded(NamedTuple):
+    """A backend in this process, and what it says of itself."""
+
+    backend: Backend
+    introduction: Introduction
+
+
+def load(settings: dict[str, Any]) -> Loaded:
+    """Load the backend that the first frame names, under its limits. Raises whatever foreign code raises."""
+    sys.path.extend(settings["path"])
+    from uops.backends import registry
+
+    limit(resource.RLIMIT_CORE, 0)
+    if settings["memory"]:
+        limit(resource.RLIMIT_AS, settings["memory"])
+    backend = registry.get(settings["backend"], **settings["options"])
+    return Loaded(backend, registry.introduce(settings["backend"], backend))
+
+
+def _words(e: BaseException) -> str:
+    """What is wrong with a backend that cannot be loaded; where it came from, unless the registry says it."""
+    from uops.backends.registry import BrokenBackend, UnknownBackend
+
+    return one_line(str(e)) if isinstance(e, BrokenBackend | UnknownBackend) else _describe(e)
 
 
 def _answer(backend: Any, case: dict[str, Any], body: bytes) -> bytes:
@@ -134,7 +129,13 @@ def _describe(e: BaseException) -> str:
     """The exception and where it came from, innermost frames last."""
     frames = traceback.extract_tb(e.__traceback__)[-4:]
     places = " < ".join(f"{os.path.basename(f.filename)}:{f.lineno} {f.name}" for f in reversed(frames))
-    return f"{type(e).__name__}: {e} [{places}]"
+    return f"{describe(e)} [{one_line(places)}]"
+
+
+def offer_to_be_killed() -> None:
+    """Ask the system, when it runs out of memory, to end this process before any that is not foreign code's."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as f:
+        f.write("1000")
 
 
 def limit(what: int, value: int) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import select
 import signal
@@ -15,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,12 +25,16 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 import uops.backends
+from uops.backends import registry
 from uops.backends.arrays import decode_result, encode
-from uops.backends.registry import BrokenBackend
-from uops.backends.serve import Frame, pack, split_frame
+from uops.backends.frames import MOST_BODY, MOST_WORDS, BadFrame, Frame, describe, one_line, pack, split_frame
+from uops.backends.patience import Patience
+from uops.backends.registry import BrokenBackend, Introduction
+from uops.spec.errors import SpecValueError
 from uops.spec.node import UOp
 from uops.spec.result import Result
 from uops.spec.text import show
+from uops.spec.untrusted import printable
 
 #: How a case can end.
 STATUSES = ("ok", "error", "crash", "timeout", "unsupported", "trap")
@@ -39,8 +43,8 @@ _CHUNK = 1 << 20
 _TAIL = 2000
 #: Cases of one process, after which the next batch gets a new one: compilers keep memory for each kernel, PoCL 1.5 MB.
 _LIFE = 300
-#: How many times its seconds a process is waited for that others keep from running.
-_PATIENCE = 30
+#: Seconds in which a backend has to load and to say what it is; `UOPS_START_SECONDS` says otherwise.
+START = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,24 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Seconds per case, seconds to start, bytes of address space (0: no limit). A process that others keep from running gets its
-    seconds of processor time all the same, unless that takes thirty times as long."""
+    """Seconds per case, seconds to start, bytes of address space (0: no limit). Seconds are those of `uops.backends.patience`: a
+    process that others keep from running, or that is stopped, gets some more."""
 
     timeout: float = 10.0
-    start: float = 60.0
+    start: float = field(default_factory=lambda: start_seconds(os.environ))
     memory: int = 4 << 30
+
+
+def start_seconds(environment: Mapping[str, str]) -> float:
+    """The seconds that an environment gives a backend to start. Raises SpecValueError."""
+    text = environment.get("UOPS_START_SECONDS", "") or str(START)
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise SpecValueError(f"UOPS_START_SECONDS is a positive number of seconds, got {text!r}")
+    return found
 
 
 class Worker:
@@ -93,7 +109,7 @@ class Worker:
         self._environment = dict(environment or {})
         where = [*path, os.getcwd()] if ":" in backend else list(path)  # `module:attribute` may be a file that lies here
         self._settings = {"backend": backend, "options": dict(options or {}), "memory": limits.memory, "path": where}
-        self._process: Process | None = None
+        self._process: _Judged | None = None
         self._sent = 0
 
     def __enter__(self) -> Worker:
@@ -110,8 +126,14 @@ class Worker:
         self._sent = 0
 
     def version(self) -> str:
-        """What the backend says of itself. Raises BrokenBackend."""
+        """What the backend says that it is. Raises BrokenBackend."""
         return self._ready().version
+
+    def introduction(self) -> Introduction:
+        """What the backend says of itself. Raises BrokenBackend."""
+        process = self._ready()
+        assert process.introduction is not None
+        return process.introduction
 
     def run(self, case: Case) -> Outcome:
         """Run one case."""
@@ -131,16 +153,16 @@ class Worker:
             process = self._ready()
             process.send(list(left), self.limits.timeout)
             for k in range(len(left)):
-                answer = process.receive(self.limits.timeout)
-                if answer is None:
+                outcome = process.outcome(self.limits.timeout)
+                if outcome is None:
                     yield self._lost(process, left.popleft(), first=k == 0)
                     break
                 left.popleft()
-                yield _outcome(*answer)
+                yield outcome
 
-    def _ready(self) -> Process:
+    def _ready(self) -> _Judged:
         if self._process is None:
-            self._process = Process(self._settings, self.limits, self._environment)
+            self._process = _Judged(self._settings, self.limits, self._environment)
         return self._process
 
     def _lost(self, process: Process, case: Case, *, first: bool) -> Outcome:
@@ -162,6 +184,8 @@ class Process:
     and greets with what it is."""
 
     module: ClassVar[str] = "uops.backends.serve"
+    #: Whether it is in a process group of its own, which a terminal's Ctrl-C does not reach.
+    alone: ClassVar[bool] = False
 
     def __init__(self, settings: Mapping[str, Any], limits: Limits, environment: Mapping[str, str]) -> None:
         read, give = _pipe()
@@ -172,7 +196,7 @@ class Process:
         try:
             self._popen = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(read, write),
-                env={**_environment(), **environment},
+                env={**_environment(), **environment}, process_group=0 if self.alone else None,
             )  # fmt: skip
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
@@ -187,21 +211,30 @@ class Process:
         self._writable.register(give, select.POLLOUT)
         self._buffer = bytearray()
         self._hung = False
+        self._why = self._babbled = ""
+        self._most = limits.memory or MOST_BODY
         self.give(dict(settings), b"", limits.start)
         self.version = self._greeting(limits.start)
 
     def _greeting(self, seconds: float) -> str:
         first = self.receive(seconds)
         if first is None:
-            raise BrokenBackend(f"the backend's process did not start: {self.post_mortem(seconds).message}")
-        if "broken" in first[0]:
-            self.end()
-            raise BrokenBackend(str(first[0]["broken"]))
-        self.greeted(first[0])
-        return str(first[0]["ready"])
+            raise BrokenBackend(f"the backend's process did not start: {one_line(self.post_mortem(seconds).message)}")
+        greeting = first[0]
+        try:
+            if "broken" in greeting:
+                raise BrokenBackend(one_line(str(greeting["broken"])))
+            self.greeted(greeting)
+        except (BadFrame, BrokenBackend, LookupError, TypeError, ValueError, AttributeError) as e:
+            self.end(patience=0.0)
+            if isinstance(e, BrokenBackend):
+                raise
+            raise BrokenBackend(f"the backend's process did not say what it is: {describe(e)}") from None
+        return str(greeting.get("ready", ""))
 
     def greeted(self, greeting: Mapping[str, Any]) -> None:
-        """For a subclass whose process says more of itself than its version; `_pids` are the processes whose time counts."""
+        """For a subclass whose process says more of itself than its version; `_pids` are the processes whose time counts. Raises
+        BadFrame, or what a key or a value that is not there raises."""
 
     def send(self, cases: Sequence[Case], seconds: float) -> None:
         """Give a batch. The process reads it whole before it answers, so neither side waits for the other."""
@@ -218,46 +251,65 @@ class Process:
 
     def give(self, header: Mapping[str, Any], body: bytes, seconds: float) -> None:
         """Write one frame, which the process has `seconds` to read (`Limits`); the missing answer reports that it did not."""
-        view, patience = memoryview(pack(dict(header), body)), _Patience(self._pids, seconds)
+        view, patience = memoryview(pack(dict(header), body)), Patience(self._pids, seconds)
         with contextlib.suppress(BrokenPipeError):
             while view and not self._hung:
                 written = self._requests.write(view)  # None where the pipe is full
-                self._hung = written is None and not patience.sees(self._writable)
+                if written is None and not patience.sees(self._writable):
+                    self._hung, self._why = True, patience.why
                 view = view[written or 0 :]
 
     def receive(self, seconds: float) -> Frame | None:
-        """The next answer, or None if the process ended or had `seconds` (`Limits`)."""
-        patience = _Patience(self._pids, seconds)
-        while (found := split_frame(self._buffer)) is None:
-            self._hung = self._hung or not patience.sees(self._readable)
-            if self._hung:
-                return None
-            data = self._answers.read(_CHUNK)
-            if not data:
-                return None
-            self._buffer += data
+        """The next answer, or None if the process ended, had `seconds` (`Limits`) or wrote what is no frame."""
+        patience = Patience(self._pids, seconds)
+        try:
+            while (found := split_frame(self._buffer, self._most)) is None:
+                if not self._hung and not patience.sees(self._readable):
+                    self._hung, self._why = True, patience.why
+                if self._hung:
+                    return None
+                data = self._answers.read(_CHUNK)
+                if not data:
+                    return None
+                self._buffer += data
+        except BadFrame as e:
+            self.reject(e)
+            return None
         frame, size = found
         del self._buffer[:size]
         return frame
 
+    def reject(self, e: BadFrame) -> None:
+        """End a process that does not speak as it has to; `post_mortem` gives the reason."""
+        self._buffer.clear()
+        self._babbled = f"its answer cannot be read: {one_line(str(e))}"
+        self.kill()
+
     def post_mortem(self, timeout: float) -> Outcome:
         """Why there was no answer; the process is gone afterwards."""
+        if self._babbled:
+            self.end(patience=0.0)
+            return Outcome("crash", None, self._babbled)
         if self._hung:
             self.end(patience=0.0)
-            return Outcome("timeout", None, f"no answer within {timeout:g} s", None, timeout)
+            return Outcome("timeout", None, self._why, None, timeout)
         try:
             status = self._popen.wait(timeout=5.0)
-        except subprocess.TimeoutExpired:
-            status = 0
+        except subprocess.TimeoutExpired:  # it has closed its pipe and goes on
+            status = None
         text = self._printed()
         self.end(patience=0.0)
-        how, name = how_ended(status)
+        how, name = ("closed its pipe", None) if status is None else how_ended(status)
         return Outcome("crash", None, f"{how}{': ' + text if text else ''}", name)
 
     def _printed(self) -> str:
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - _TAIL))
-        return self._log.read().decode(errors="replace").strip()
+        return printable(self._log.read().decode(errors="replace").strip())
+
+    def signal(self, number: int) -> None:
+        """Send the process a signal."""
+        self._popen.send_signal(number)
 
     def kill(self) -> None:
         """End the process now, from any thread; whoever waits for it finds it gone."""
@@ -275,52 +327,32 @@ class Process:
         self._log.close()
 
 
+class _Judged(Process):
+    """The process of a `Worker`."""
+
+    introduction: Introduction | None = None
+
+    def greeted(self, greeting: Mapping[str, Any]) -> None:
+        self.introduction = Introduction.of_json(dict(greeting))
+
+    def outcome(self, seconds: float) -> Outcome | None:
+        """What became of the next case; None as of `receive`."""
+        answer = self.receive(seconds)
+        if answer is None:
+            return None
+        try:
+            return _outcome(*answer)
+        except BadFrame as e:
+            self.reject(e)
+            return None
+
+
 def _pipe() -> tuple[int, int]:
     """A pipe, as large as the system lets it be."""
     ends = os.pipe()
     with contextlib.suppress(OSError, AttributeError):
         fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, _CHUNK)
     return ends
-
-
-class _Patience:
-    """The seconds that processes have together (`Limits`), from now on."""
-
-    def __init__(self, pids: Sequence[int], seconds: float) -> None:
-        self._pids, self._seconds = tuple(pids), seconds
-        self._used = self._told()[0]
-        now = time.monotonic()
-        self._deadline, self._last = now + seconds, now + seconds * _PATIENCE
-
-    def sees(self, poll: select.poll) -> bool:
-        """Whether what is asked for happens in time."""
-        while not poll.poll(max(0.0, self._deadline - time.monotonic()) * 1000):
-            now, kept = self._told()
-            if not kept or now - self._used >= self._seconds or self._deadline >= self._last:
-                return False
-            self._deadline = min(self._last, time.monotonic() + 1.0)
-        return True
-
-    def _told(self) -> tuple[float, bool]:
-        """Of all of them, what `_used` says of one."""
-        told = [_used(pid) for pid in self._pids]
-        return sum(used for used, _ in told), any(kept for _, kept in told)
-
-
-def _used(pid: int) -> tuple[float, bool]:
-    """Seconds of processor time of a process, and whether a thread of it would run if it could, or is stopped; (0.0, False) where
-    the system does not tell."""
-    try:
-        told = _stat(f"/proc/{pid}/stat")
-        states = {_stat(f"{task.path}/stat")[0] for task in os.scandir(f"/proc/{pid}/task")}
-    except OSError:
-        return 0.0, False
-    return (int(told[11]) + int(told[12])) / os.sysconf("SC_CLK_TCK"), not states.isdisjoint("RT")
-
-
-def _stat(path: str) -> list[str]:
-    """The fields after the name, which may have any character."""
-    return Path(path).read_text().rpartition(")")[2].split()
 
 
 def _environment() -> dict[str, str]:
@@ -344,9 +376,29 @@ def _signal_name(number: int) -> str:
 
 
 def _outcome(header: dict[str, Any], body: bytes) -> Outcome:
-    result = decode_result(header["result"], body) if header["status"] == "ok" else None
-    counted = header.get("applied", {}), header.get("validated", {})
-    return Outcome(header["status"], result, header["message"], None, header["seconds"], *counted)
+    """Read an answer, whoever wrote it. Raises BadFrame."""
+    status, message, seconds = header.get("status"), header.get("message"), header.get("seconds")
+    if status not in STATUSES or not isinstance(message, str) or not isinstance(seconds, float) or seconds < 0:
+        raise BadFrame(f"no outcome has status {status!r:.80}, message {message!r:.80} and seconds {seconds!r:.80}")
+    result = decode_result(header.get("result"), body) if status == "ok" else None
+    return Outcome(status, result, message[:MOST_WORDS], None, seconds, _counts(header, "applied"), _counts(header, "validated"))
+
+
+def _counts(header: dict[str, Any], name: str) -> dict[str, int]:
+    found = header.get(name, {})
+    if not isinstance(found, dict) or not all(type(n) is int and n >= 0 for n in found.values()):
+        raise BadFrame(f"{name} holds {found!r:.80}, expected counts")
+    return found
+
+
+def introduction(backend: str, limits: Limits | None = None, path: Sequence[str] = ()) -> Introduction:
+    """What a backend says of itself: asked in this process if it is ours, else in one of its own. Raises UnknownBackend and
+    BrokenBackend."""
+    registry.locate(backend)
+    if not registry.is_foreign(backend):
+        return registry.introduce(backend, registry.get(backend))
+    with Worker(backend, limits=limits or Limits(), path=path) as worker:
+        return worker.introduction()
 
 
 def run_all(

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-from uops.backends.serve import Frame
+from uops.backends.frames import Frame
 from uops.backends.worker import Limits, Outcome, Process, how_ended
 from uops.fuzz.declared import EVERYTHING, Declared
 from uops.fuzz.examine import MACHINE_CODE, Json, Place, Setup, Triaged, made_of

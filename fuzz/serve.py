@@ -29,11 +29,13 @@ from collections import Counter
 from typing import IO, BinaryIO
 
 from uops.backends import registry
-from uops.backends.serve import end_with_parent, limit, pack, read_frame
+from uops.backends.frames import describe, one_line, pack, read_frame
+from uops.backends.serve import end_with_parent, limit, offer_to_be_killed
 from uops.fuzz import kinds
 from uops.fuzz.examine import Bench, Examined, Json, Setup
 from uops.fuzz.reproducer import from_packet, to_packet
 from uops.interp.sets import allowed
+from uops.spec.errors import UopsError
 
 #: Cases between two collections of garbage, which graphs make much of.
 COLLECT = 64
@@ -55,15 +57,21 @@ def main(arguments: list[str]) -> None:
             return
         try:
             _prepare(first[0])
-        except Exception as e:
-            answers.write(pack({"broken": f"{type(e).__name__}: {e}"}))
+        except BaseException as e:  # also what foreign code raises to end a process
+            answers.write(pack({"broken": _words(e)}))
             return
         while (status := _life(first[0], requests, answers)) != 0:
             answers.write(pack({"died": status}))
 
 
+def _words(e: BaseException) -> str:
+    """What is wrong with a backend that cannot be loaded."""
+    return one_line(str(e)) if isinstance(e, UopsError) else describe(e)
+
+
 def _prepare(settings: Json) -> None:
     """Import what every child needs."""
+    offer_to_be_killed()
     sys.path.extend(settings["path"])
     limit(resource.RLIMIT_CORE, 0)
     setup = Setup.of(settings["setup"])
@@ -111,11 +119,12 @@ class Server:
             limit(resource.RLIMIT_AS, settings["memory"])
         try:
             self.bench = Bench(Setup.of(settings["setup"]))
-        except Exception as e:
-            self.tell({"broken": f"{type(e).__name__}: {e}"})
+            subject = self.bench.subject
+            version = registry.version(subject.name, subject.backend)
+        except BaseException as e:
+            self.tell({"broken": _words(e)})
             return
-        subject = self.bench.subject
-        self.tell({"ready": subject.backend.version(), "declared": self.bench.declared.to_json(), "pid": os.getpid(),
+        self.tell({"ready": version, "declared": self.bench.declared.to_json(), "pid": os.getpid(),
                    "compiler": subject.target is not None, "together": self.bench.together})  # fmt: skip
         while (request := read_frame(requests)) is not None:
             header, body = request

@@ -12,12 +12,15 @@ stopped.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
+import os
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -29,6 +32,9 @@ import numpy.typing as npt
 from uops.backends import registry
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, Reference, points
 from uops.backends.contract import Backend
+from uops.backends.frames import BadFrame, header_of
+from uops.backends.serve import begin
+from uops.backends.worker import introduction
 from uops.fuzz.journal import Journal
 from uops.spec import build as b
 from uops.spec.node import UOp
@@ -42,6 +48,8 @@ _BLOCK = 1 << 15
 TIMEOUT = 300.0
 #: The journal, in the report directory.
 LOG = "progress.jsonl"
+#: Bytes of a tally, at most.
+MOST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +122,7 @@ class _Judges:
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
+        self._path = [os.getcwd()] if ":" in backend else []
         self._mine = threading.local()
         self._all: list[tuple[BaseProcess, Connection]] = []
 
@@ -129,9 +138,11 @@ class _Judges:
         try:
             pipe.send(job)
             if pipe.poll(TIMEOUT):
-                return job, pipe.recv()
+                return job, _tally(job, pipe.recv_bytes(MOST))
             ended = f"no answer within {TIMEOUT} s"
-        except (EOFError, ConnectionError):
+        except BadFrame as e:
+            ended = str(e)
+        except (EOFError, OSError):
             process.join(5)
             ended = f"the process ended with status {process.exitcode}"
         process.kill()
@@ -143,7 +154,7 @@ class _Judges:
         if not hasattr(self._mine, "process"):
             context = multiprocessing.get_context("spawn")
             ours, theirs = context.Pipe()
-            process = context.Process(target=_serve, args=(self._backend, theirs), daemon=True)
+            process = context.Process(target=_serve, args=(self._backend, self._path, theirs), daemon=True)
             process.start()
             theirs.close()
             self._mine.process = process, ours
@@ -152,19 +163,33 @@ class _Judges:
         return found
 
 
-def _serve(backend: str, pipe: Connection) -> None:
+def _tally(job: Job, text: bytes) -> Tally:
+    """What a process says of a chunk, whoever wrote it. Raises BadFrame."""
+    found = header_of(text)
+    kinds = {f.name: type(getattr(Tally(job.name), f.name)) for f in fields(Tally)}
+    if {k: type(v) for k, v in found.items()} != kinds or not all(isinstance(e, str) for e in found["examples"]):
+        raise BadFrame(f"its answer is no tally: {found!r:.200}")
+    return Tally(**found)
+
+
+def _serve(backend: str, path: list[str], pipe: Connection) -> None:
     """A judge's process: a Tally for every Job that comes."""
+    nowhere = os.open(os.devnull, os.O_RDWR)  # what foreign code prints is no part of ours
+    for stream in (1, 2):
+        os.dup2(nowhere, stream)
+    begin()
+    sys.path.extend(path)
     instance = registry.get(backend)
     while True:
         try:
-            pipe.send(_chunk(instance, pipe.recv()))
+            pipe.send_bytes(json.dumps(asdict(_chunk(instance, pipe.recv()))).encode())
         except EOFError:
             return
 
 
 def _header(backend: str) -> dict[str, object]:
     """What a log's tallies are tallies of."""
-    return {"backend": backend, "version": registry.get(backend).version(), "chunk_bits": CHUNK_BITS, "points": POINT_CHUNK}
+    return {"backend": backend, "version": introduction(backend).version, "chunk_bits": CHUNK_BITS, "points": POINT_CHUNK}
 
 
 def _resume(journal: Journal) -> tuple[dict[str, Tally], set[Job]]:

@@ -18,12 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from uops.backends import registry, worker
+from uops.backends import worker
 from uops.backends.conformance.cases import cases
 from uops.backends.conformance.decided import Decided, heading, known
 from uops.backends.conformance.judge import Expectation, Verdict, judge
 from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Schedules, Segment, Status, Tier
-from uops.backends.contract import Backend, Capabilities
+from uops.backends.contract import Capabilities
+from uops.backends.registry import Introduction
 from uops.fuzz.journal import Journal
 from uops.spec import dtypes as dt
 from uops.spec.node import toposort
@@ -59,14 +60,14 @@ class Run:
 
 
 def conform(
-    backend: str, instance: Backend, *, tier: Tier = Tier.SMOKE, rows: str = "*", jobs: int = 2, progress: Progress | None = None,
-    limits: worker.Limits = LIMITS, schedules: Schedules = CHOSEN, journal: Path | None = None,
+    backend: str, subject: Introduction, *, tier: Tier = Tier.SMOKE, rows: str = "*", jobs: int = 2,
+    progress: Progress | None = None, limits: worker.Limits = LIMITS, schedules: Schedules = CHOSEN, journal: Path | None = None,
 ) -> Run:  # fmt: skip
-    """Run the suite. Ctrl-C ends it early: what was decided is kept, the rest is `not run`, and `complete` is False. Raises
-    OtherCampaign where the journal is of another run, and InUse."""
+    """Run the suite on a backend of which `subject` is what it says of itself. Ctrl-C ends it early: what was decided is kept, the
+    rest is `not run`, and `complete` is False. Raises OtherCampaign where the journal is of another run, and InUse."""
     start = time.monotonic()
-    run = Run(backend, registry.version(backend, instance), tier, rows, {level: {} for level in Level})
-    capable = registry.declared(backend, instance)
+    run = Run(backend, subject.version, tier, rows, {level: {} for level in Level})
+    capable = subject.capabilities
     everything = list(cases(tier, rows))
     run.cases, run.schedules = len(everything), schedules
     wanted = [c for c in everything if capable.missing(c.row, c.dtype) is None]

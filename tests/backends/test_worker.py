@@ -151,12 +151,14 @@ def test_a_process_that_is_kept_from_running_does_not_hang(path: list[str]) -> N
 
 
 def test_a_process_that_stays_stopped_is_not_waited_for_without_end(path: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uops.backends.worker._PATIENCE", 4)
+    monkeypatch.setattr("uops.backends.patience.STOPPED", 1.0)
     with Worker("fake_backends:Fake", limits=Limits(timeout=0.25), path=path) as w:
         assert w.run(case()).status == "ok"
         os.kill(w._ready()._popen.pid, signal.SIGSTOP)
         start = time.monotonic()
-        assert w.run(case()).status == "timeout" and time.monotonic() - start >= 1.0
+        outcome = w.run(case())
+        assert time.monotonic() - start >= 1.0
+        assert (outcome.status, outcome.message) == ("timeout", "stopped by a signal, and not continued within 1 s")
         assert w.run(case()).status == "ok" and w.restarts == 1
 
 
@@ -164,7 +166,7 @@ def test_a_process_that_does_not_read_is_a_timeout(tmp_path: Path) -> None:
     class Deaf(Process):
         module = "deaf"
 
-    greets = 'import os, sys, time\nfrom uops.backends.serve import pack\nos.write(int(sys.argv[2]), pack({"ready": "deaf"}))\n'
+    greets = 'import os, sys, time\nfrom uops.backends.frames import pack\nos.write(int(sys.argv[2]), pack({"ready": "deaf"}))\n'
     (tmp_path / "deaf.py").write_text(f"{greets}time.sleep(60)\n")
     process = Deaf({}, Limits(), {"PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))})
     process.give({}, bytes(8 << 20), 0.2)
@@ -289,7 +291,7 @@ time.sleep(100)
 
 def test_a_hanging_worker_does_not_outlive_its_parent(path: list[str], tmp_path: Path) -> None:
     from uops.backends.arrays import encode
-    from uops.backends.serve import pack
+    from uops.backends.frames import pack
 
     header, body = encode({"p0": X, "do_hang": 1})
     (tmp_path / "frame").write_bytes(pack({"cases": [{"program": show(GRAPH), "inputs": header}]}, body))

@@ -21,7 +21,7 @@ from uops.compiler import Config
 
 Uops = Callable[..., Result]
 ADD, LIMIT = ("Elementwise/Add", "int8", "zero"), ("Elementwise/Add", "int8", "limit")
-INTERP = "uops.backends.conformance.controls:Interp"
+INTERP = "interp"
 
 
 def test_the_choices_are_those_of_the_suite() -> None:

@@ -171,7 +171,7 @@ def test_run_of_an_ill_formed_program_names_the_claim(uops: Uops, broken: str) -
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--backend", "nobody"), "no backend is called 'nobody'; known: interp, llvm"),
+        (("--backend", "nobody"), "no backend is called 'nobody'; known: llvm, c,"),
         (("--backend", "nowhere:Nothing"), "cannot be loaded"),
         (("--inputs", "program.uops"), "is no input file"),
         (("--dialect", "klingon"), "klingon"),

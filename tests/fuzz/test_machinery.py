@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from uops.backends.frames import pack, read_frame
 from uops.backends.registry import BrokenBackend
-from uops.backends.serve import pack, read_frame
 from uops.backends.worker import Limits, Outcome
 from uops.fuzz import campaign, kinds
 from uops.fuzz.campaign import BATCH, Campaign, Found, Summary, _State

@@ -5,6 +5,8 @@ One module per command. A command imports what it needs when it runs, so that `u
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -13,7 +15,7 @@ from uops import __version__
 from uops.cli.bisect import bisect, stages
 from uops.cli.certificate import check_certificate
 from uops.cli.check import check
-from uops.cli.common import to_reader
+from uops.cli.common import echo, is_told, to_reader
 from uops.cli.compile import compile_
 from uops.cli.conform import conform
 from uops.cli.fuzz import fuzz
@@ -24,6 +26,7 @@ from uops.cli.search import search
 from uops.cli.spec import spec
 from uops.cli.view import view
 from uops.spec.errors import Crash, SpecError, UopsError
+from uops.spec.untrusted import printable
 
 __all__ = ["main"]
 
@@ -37,7 +40,7 @@ class Problem(click.ClickException):
     exit_code = USER_ERROR
 
     def __init__(self, error: Exception) -> None:
-        super().__init__(words(error))
+        super().__init__(printable(words(error)))
 
 
 def words(error: Exception) -> str:
@@ -51,24 +54,37 @@ def words(error: Exception) -> str:
     return f"{claim}: {text}" if claim and claim not in text else text
 
 
+@contextmanager
+def _printable_errors() -> Iterator[None]:
+    """Take out of what a usage error says of somebody's names what could act on a terminal."""
+    try:
+        yield
+    except click.ClickException as e:
+        vars(e)["message"] = printable(e.message)  # final to a type checker
+        raise
+
+
 class Group(click.Group):
     """Turns the errors of this package into messages, Ctrl-C into exit status 130, and a reader who leaves into a quiet end."""
 
     def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
-        """Parse; `--help` and `--version` print here."""
-        with to_reader():
-            return super().make_context(*arguments, **settings)
+        """Parse, and keep the command line for who runs it again; `--help` and `--version` print here."""
+        given = list(arguments[1]) if len(arguments) > 1 else []
+        with to_reader(), _printable_errors():
+            return super().make_context(*arguments, obj=given, **settings)
         raise click.exceptions.Exit(0)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with to_reader():
+            with to_reader(), _printable_errors():
                 return super().invoke(ctx)
             ctx.exit(0)
         except (UopsError, MemoryError, OSError) as e:
             raise Problem(e) from e
         except KeyboardInterrupt:
-            click.echo("interrupted", err=True)
+            if is_told():
+                raise
+            echo("interrupted", err=True)
             ctx.exit(INTERRUPTED)
 
 

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uops.cli.common import (
-    backend,
     backend_option,
     console,
     json_option,
     print_json,
     program_argument,
     values_as_written,
-    worker_name,
 )
+from uops.cli.foreign import apart, target_of
 
 if TYPE_CHECKING:
-    from uops.backends.contract import CompilerBackend
     from uops.fuzz.bisect import Execute, Finding
     from uops.fuzz.stages import Outputs
     from uops.spec.node import UOp
@@ -41,6 +39,7 @@ TIMEOUT = 600.0
 @click.option("--schedules", type=click.IntRange(0), default=0, show_default=True, help="More orders to run each stage under.")
 @click.option("--out", "-o", type=click.Path(file_okay=False), metavar="DIR", help="Where the texts before and after go.")
 @json_option()
+@apart
 @click.pass_context
 def bisect(
     ctx: click.Context, file: str, backend_name: str, inputs: str | None, seed: int, schedules: int, out: str | None, as_json: bool
@@ -60,9 +59,9 @@ def bisect(
     values_as_written("bisect")
     root = parse_file(file)
     verify(root, Dialect.TENSOR)
-    found = compiler(backend_name)
+    found = target_of(backend_name)
     given = checked(root, npz.Inputs(inputs)) if inputs else random_inputs(root, seed)
-    with apart(backend_name) as execute:
+    with machine_code(backend_name) as execute:
         finding = search(root, given, found.target, execute=execute(root), schedules=schedules)
     written = finding.write(Path(out), root, given) if finding is not None and out else []
     if as_json:
@@ -73,26 +72,15 @@ def bisect(
     ctx.exit(0 if finding is None else 1)
 
 
-def compiler(name: str) -> CompilerBackend:
-    """The backend, if it is a target of the compiler; else UopsError."""
-    from uops.backends.contract import CompilerBackend
-    from uops.spec.errors import UopsError
-
-    found = backend(name)
-    if not isinstance(found, CompilerBackend):
-        raise UopsError(f"{name} evaluates graphs by itself: it is no target of the compiler")
-    return found
-
-
 @contextmanager
-def apart(name: str) -> Iterator[Callable[[UOp], Execute]]:
+def machine_code(name: str) -> Iterator[Callable[[UOp], Execute]]:
     """How to run graphs on a backend in a process of its own; an end that is neither a result nor a refusal is Unsound."""
     import numpy as np
 
     from uops.backends.worker import Case, Limits, Worker
     from uops.spec.errors import CompileError, Unsound
 
-    with Worker(worker_name(name), limits=Limits(timeout=TIMEOUT)) as worker:
+    with Worker(name, limits=Limits(timeout=TIMEOUT)) as worker:
 
         def run(root: UOp, inputs: Mapping[str, Any]) -> Outputs:
             outcome = worker.run(Case(root, inputs))
@@ -133,6 +121,7 @@ def _print(file: str, finding: Finding | None, written: list[Path]) -> None:
 @click.option("--rows", default="*", metavar="GLOB", help="Only rows whose id matches, such as 'Elementwise/*'.")
 @click.option("--journal", type=click.Path(dir_okay=False), metavar="FILE", help="Keeps the answers; a second run goes on from it.")
 @json_option()
+@apart
 @click.pass_context
 def stages(ctx: click.Context, backend_name: str, tier: str, rows: str, journal: str | None, as_json: bool) -> None:
     """Bisect every program of the conformance suite.
@@ -144,12 +133,12 @@ def stages(ctx: click.Context, backend_name: str, tier: str, rows: str, journal:
     from uops.fuzz.agreement_stages import FINDING, agreement, programs
 
     values_as_written("stages")
-    found = compiler(backend_name)
+    found = target_of(backend_name)
     every = programs(Tier(tier), rows)
     if not every:
         raise click.UsageError(f"no case of the {tier} tier has a row that matches {rows!r}")
     answers = []
-    with progress(f"{backend_name}, {tier}") as advance, apart(backend_name) as execute:
+    with progress(f"{backend_name}, {tier}") as advance, machine_code(backend_name) as execute:
         for answer in agreement(every, found.target, Path(journal) if journal else None, execute):
             answers.append(answer)
             advance(len(answers), len(every))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from uops.cli.common import json_option, print_json
+from uops.cli.common import echo, json_option, print_json
 
 
 @click.command("check-certificate")
@@ -38,13 +38,13 @@ def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool
         print_json({"ok": not wrong, "wrong": wrong, "claims": len(made["claims"]), "trusted": rests})
     else:
         for line in wrong:
-            click.echo(f"{described(file)}: {line}")
+            echo(f"{described(file)}: {line}")
         if not wrong:
             rules, claims = len(made["rules"]), len(made["claims"])
-            click.echo(f"holds: {claims} claims by {made['solver']}, {rules} rules by the ledger")
-            click.echo("It rests on:")
+            echo(f"holds: {claims} claims by {made['solver']}, {rules} rules by the ledger")
+            echo("It rests on:")
             for line in rests:
-                click.echo(f"  - {line}")
+                echo(f"  - {line}")
     ctx.exit(1 if wrong else 0)
 
 

@@ -1,4 +1,4 @@
-"""What several commands share: consoles, options, and backends by name."""
+"""What several commands share: the one door to the terminal, options, and backends by name."""
 
 from __future__ import annotations
 
@@ -8,34 +8,76 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeVar
 
 import click
+
+from uops.spec.untrusted import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from uops.backends.contract import Backend
-
 F = TypeVar("F", bound=Callable[..., Any])
 
-#: The interpreter is the judge's, so the registry of backends does not know it; this is where a worker process finds it.
+#: The reference interpreter, as a backend.
 INTERP = "interp"
-_INTERP_AT = "uops.backends.conformance.controls:Interp"
 #: Columns of output that goes to a file or a pipe.
 WIDE = 150
 
 
+class Streams(NamedTuple):
+    """Where a command prints, where that is neither of the process's own streams."""
+
+    out: TextIO
+    err: TextIO
+
+
+_instead: Streams | None = None
+
+
+def print_to(streams: Streams) -> None:
+    """Send what commands of this process print elsewhere, whatever others print meanwhile."""
+    global _instead
+    _instead = streams
+
+
+def is_told() -> bool:
+    """Return True if what this process prints is told to another one, whose command it runs."""
+    return _instead is not None
+
+
+def say_alive() -> None:
+    """Tell a process that waits for this one's command that it goes on."""
+    if _instead is not None:
+        _instead.err.write("")
+
+
+def _stream(stderr: bool) -> TextIO:
+    out, err = _instead or (sys.stdout, sys.stderr)
+    return err if stderr else out
+
+
 def console(*, stderr: bool = False) -> Console:
-    """Where a command prints: colours only on a terminal. A reader that went away raises BrokenPipeError."""
+    """Where a command prints: colours only on a terminal, and texts of others without what acts on it. A reader that went away
+    raises BrokenPipeError."""
     from rich.console import Console as Base
+    from rich.segment import Segment
 
     class Console(Base):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-    stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else WIDE)
+        def render(self, *arguments: Any, **settings: Any) -> Iterator[Segment]:
+            for s in super().render(*arguments, **settings):
+                yield s if s.control else Segment(printable(s.text), s.style)
+
+    stream = _stream(stderr)
+    return Console(file=_instead and stream, stderr=stderr, highlight=False, width=None if stream.isatty() else WIDE)
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True, over: bool = False) -> None:
+    """Print a text, without what could act on a terminal; with `over`, over the line that is there."""
+    click.echo(("\r" if over else "") + printable(text), file=_instead and _stream(err), err=err, nl=nl)
 
 
 @contextmanager
@@ -52,19 +94,17 @@ def to_reader() -> Iterator[None]:
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    if printable(text) != text:  # what is spelled otherwise there has a spelling in JSON, too
+        text = "".join(c if printable(c) == c else f"\\u{ord(c):04x}" for c in text)
+    echo(text)
 
 
 def backend_names() -> tuple[str, ...]:
     """Every name that `--backend` knows."""
     from uops.backends import registry
 
-    return (INTERP, *registry.names())
-
-
-def worker_name(backend: str) -> str:
-    """What a worker process calls the backend."""
-    return _INTERP_AT if backend == INTERP else backend
+    return registry.names()
 
 
 def values_as_written(command: str) -> None:
@@ -75,23 +115,15 @@ def values_as_written(command: str) -> None:
         raise click.UsageError(f"{command} judges values by the program as it is written: unset UOPS_FAST_MATH")
 
 
-def backend(name: str) -> Backend:
-    """The backend. Raises UnknownBackend, whose message lists the known ones, or BrokenBackend."""
+def known_backend(name: str) -> None:
+    """Raise UnknownBackend or BrokenBackend unless `name` may be a backend; nothing of it is imported."""
     from uops.backends import registry
 
-    if name == INTERP:
-        return registry.get(_INTERP_AT)
-    if ":" not in name and name not in registry.names():
-        raise registry.UnknownBackend(
-            f"no backend is called {name!r}; known: {', '.join(dict.fromkeys(backend_names()))} (or module:attribute)"
-        )
-    if ":" in name and os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # where worker processes look for it, too
-    return registry.get(name)
+    registry.locate(name)
 
 
 def _complete_backend(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in backend_names() if name.startswith(incomplete)]
+    return [printable(name) for name in backend_names() if name.startswith(incomplete)]
 
 
 def backend_option(**settings: Any) -> Callable[[F], F]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from uops.cli.common import backend, backend_option, program_argument
+from uops.cli.common import backend_option, echo, program_argument
+from uops.cli.foreign import apart, target_of
 
 if TYPE_CHECKING:
     from uops.backends.contract import CompilerBackend
@@ -34,6 +35,7 @@ SOURCE, OBJECT = "source", "object"
 )
 @click.option("--fast-math", is_flag=True, help="Let float values change as the real numbers allow.")
 @click.option("--output", "-o", "out", type=click.Path(dir_okay=False, writable=True), metavar="OUT", help="Write to a file.")
+@apart
 def compile_(
     file: str,
     backend_name: str,
@@ -50,19 +52,15 @@ def compile_(
     rangeify, optimize, expand, select, linearize, plan, render, source and object. A pass is one of these stages, or a step of
     select: accumulate, widths, decompose, simplify.
     """
-    from uops.backends.contract import CompilerBackend
     from uops.compiler.config import default
     from uops.spec.dialects import Dialect
-    from uops.spec.errors import UopsError
     from uops.spec.text import parse_file
     from uops.spec.verify import verify
 
     name = stage_named(stage)
     root = parse_file(file)
     verify(root, Dialect.TENSOR)
-    found = backend(backend_name)
-    if not isinstance(found, CompilerBackend):
-        raise UopsError(f"{backend_name} evaluates graphs by itself: it is no target of the compiler")
+    found = target_of(backend_name)
     config = replace(default(), fast_math=fast_math or default().fast_math)
     if certificate is not None:
         _certify(root, found, config, certificate)
@@ -82,7 +80,7 @@ def compile_(
 
         write_text(out, text)
     else:
-        click.echo(text, nl=not text.endswith("\n"))
+        echo(text, nl=not text.endswith("\n"))
 
 
 def stage_named(word: str) -> str:
@@ -143,9 +141,9 @@ def _certify(root: UOp, found: CompilerBackend, config: Config, out: str) -> Non
 
     made = certify(root, found.target, config)
     write_text(out, dump(made))
-    click.echo(f"{out}: {len(made['claims'])} claims proved, {len(made['rules'])} rules used. It rests on:", err=True)
+    echo(f"{out}: {len(made['claims'])} claims proved, {len(made['rules'])} rules used. It rests on:", err=True)
     for line in made["trusted"]:
-        click.echo(f"  - {line}", err=True)
+        echo(f"  - {line}", err=True)
 
 
 def kernels(root: UOp, found: CompilerBackend, config: Config) -> list[UOp]:
@@ -170,4 +168,4 @@ def _write_objects(programs: list[UOp], out: str | None) -> None:
     for k, program in enumerate(programs):
         place = path if len(programs) == 1 else path.with_name(f"{path.stem}-{k}{path.suffix}")
         write_bytes(place, program.src[2].arg.data)
-        click.echo(str(place))
+        echo(str(place))

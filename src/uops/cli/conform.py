@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend, backend_option, console, json_option, print_json, to_reader, values_as_written, worker_name
+from uops.cli.common import backend_option, console, echo, json_option, print_json, to_reader, values_as_written
 
 if TYPE_CHECKING:
     from uops.backends.conformance.exhaustive import Tally
@@ -111,16 +111,17 @@ def _judge(name: str, tier: str, level: Level, report: Path, baseline: str | Non
     from uops.backends.conformance.report.document import read
     from uops.backends.conformance.report.write import write
     from uops.backends.conformance.runner import conform as conform_
+    from uops.backends.worker import introduction
     from uops.cli import summary
 
     before = read(baseline) if baseline else None
-    instance = backend(name)
+    subject = introduction(name)
     opts = how["schedules"].kind
-    if opts != OPTS[0] and not hasattr(instance, "target"):
+    if opts != OPTS[0] and not subject.compiles:
         raise click.UsageError(f"--opts {opts} is for backends that are targets of this compiler; {name} is none")
     started = datetime.now(UTC)
     with progress(f"{name}, {tier}") as advance:
-        run = conform_(worker_name(name), instance, tier=Tier(tier), progress=advance, **how)
+        run = conform_(name, subject, tier=Tier(tier), progress=advance, **how)
     if not run.cases:
         raise click.UsageError(f"no case of the {tier} tier has a row that matches {how['rows']!r}")
     run.backend = name
@@ -128,7 +129,7 @@ def _judge(name: str, tier: str, level: Level, report: Path, baseline: str | Non
         doc = write(run, report, level, started=started)
     except OSError as e:  # the disk is full, or the place was taken away: what was found is not lost
         lost, report = report, Path(tempfile.mkdtemp(prefix="uops-report-"))
-        click.echo(f"{lost} cannot be written ({e}); the report is in {report}", err=True)
+        echo(f"{lost} cannot be written ({e}); the report is in {report}", err=True)
         doc = write(run, report, level, started=started)
     change = difference(before, doc, level) if before else None
     with to_reader():
@@ -153,7 +154,7 @@ def compared(change: Difference, what: str) -> int:
     if change.regressions:
         return 1
     if not change.compared:
-        click.echo(f"Warning: {what} have no cell in common, so nothing was compared", err=True)
+        echo(f"Warning: {what} have no cell in common, so nothing was compared", err=True)
         return USER_ERROR
     return 0
 
@@ -174,17 +175,17 @@ def _diff(a: str, b: str, level: Level, as_json: bool) -> int:
 
 def _exhaustive(name: str, rows: str, jobs: int, report: Path, as_json: bool) -> int:
     """Every input; resumes what an earlier run into the same directory had finished."""
-    from uops.backends import registry
     from uops.backends.conformance import exhaustive
+    from uops.backends.worker import introduction
     from uops.cli import summary
     from uops.spec.untrusted import write_text
 
-    version = registry.version(name, backend(name))
+    version = introduction(name).version
     only = tuple(n for n in exhaustive.names() if fnmatch.fnmatch(n, rows.lower().rpartition("/")[2] + "*"))
     if rows != "*" and not only:
         raise click.UsageError(f"no function of the exhaustive tier matches {rows!r}; there are {', '.join(exhaustive.names())}")
     with progress(f"{name}, exhaustive") as advance:
-        tallies = exhaustive.run(worker_name(name), jobs, advance, report, only if rows != "*" else None)
+        tallies = exhaustive.run(name, jobs, advance, report, only if rows != "*" else None)
     found = _tallied(name, version, tallies)
     write_text(report / "exhaustive.json", json.dumps(found, indent=1, sort_keys=True) + "\n")
     with to_reader():
@@ -216,7 +217,13 @@ def progress(title: str) -> Iterator[Progress]:
     if not out.is_terminal:
         yield _lines(title)
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with Progress(*columns, console=out, transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
@@ -230,6 +237,6 @@ def _lines(title: str) -> Progress:
         nonlocal told
         if (now := time.monotonic()) - told >= EVERY:
             told = now
-            click.echo(f"{title}: {done:,} of {total:,} after {(now - start) / 60:.0f} min", err=True)
+            echo(f"{title}: {done:,} of {total:,} after {(now - start) / 60:.0f} min", err=True)
 
     return advance

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import a_time, backend_option, console, json_option, print_json, to_reader, values_as_written, worker_name
+from uops.cli.common import a_time, backend_option, console, json_option, print_json, to_reader, values_as_written
 from uops.cli.conform import unwritable
 
 if TYPE_CHECKING:
@@ -80,14 +80,13 @@ def fuzz(
 
 
 def _setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
-    from uops.cli.common import backend
+    from uops.cli.common import known_backend
     from uops.fuzz.examine import Setup
     from uops.fuzz.kinds import KINDS, known
     from uops.fuzz.oracles import AGAINST, ORACLES, named
 
     for n in filter(None, (name, against)):
-        if ":" not in n:
-            backend(n)  # an unknown name is best reported here; a module's is looked for where workers look
+        known_backend(n)
     wanted = tuple(KINDS) if kinds == "all" else tuple(k.name for k in known(_words(kinds)))
     judges = tuple(ORACLES) if oracles == "all" else tuple(o.name for o in named(_words(oracles)))
     if not wanted or not judges:
@@ -95,7 +94,7 @@ def _setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) 
     lonely = [o for o in judges if AGAINST in ORACLES[o].needs]
     if lonely and oracles != "all" and not against:
         raise click.UsageError(f"the oracle {lonely[0]} needs a second backend: --against NAME")
-    return Setup(worker_name(name), seed, wanted, judges, against and worker_name(against), path=(os.getcwd(),))
+    return Setup(name, seed, wanted, judges, against, path=(os.getcwd(),))
 
 
 def _words(names: str) -> list[str]:
@@ -130,7 +129,7 @@ def _progress(campaign: Campaign) -> Iterator[Progress]:
 
     out = console(stderr=True)
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -204,13 +203,13 @@ def _replay(file: Path, name: str | None, timeout: float, as_json: bool) -> int:
     from uops.fuzz.process import LIMITS, Examiner
     from uops.fuzz.reproducer import of_plain, read
 
-    sample, about = (of_plain(file, worker_name(name)) if name else None) or read(file)
+    sample, about = (of_plain(file, name) if name else None) or read(file)
     setup = Setup.of(about["setup"])
     needs = ORACLES[about["oracle"]].needs if about["oracle"] in ORACLES else frozenset()
     if AGAINST in needs and not setup.against:
         raise click.UsageError(f"{file}: the oracle {about['oracle']} needs {AGAINST}, and the file names none")
     if name:
-        setup = replace(setup, backend=worker_name(name), options=None)
+        setup = replace(setup, backend=name, options=None)
     setup = replace(setup, path=(*setup.path, os.getcwd()))
     with Examiner(setup, replace(LIMITS, timeout=timeout)) as examiner:
         if COMPILER in needs and not examiner.compiles():

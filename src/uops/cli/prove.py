@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import console, json_option, print_json
+from uops.cli.common import console, echo, json_option, print_json
 
 if TYPE_CHECKING:
     from uops.compiler.prove.campaign import Report
@@ -78,7 +78,7 @@ def _progress(silent: bool) -> Any:
 
     def line(done: int, count: int, verdict: Verdict) -> None:
         if done == count or done % 25 == 0:
-            click.echo(f"\r{done}/{count} obligations", nl=done == count, err=True)
+            echo(f"{done}/{count} obligations", nl=done == count, err=True, over=True)
 
     return nothing if silent or not sys.stderr.isatty() else line
 

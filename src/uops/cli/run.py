@@ -11,14 +11,13 @@ import click
 
 from uops.cli.common import (
     INTERP,
-    backend,
     backend_option,
     console,
     dialect_option,
     json_option,
+    known_backend,
     print_json,
     program_argument,
-    worker_name,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -110,8 +109,8 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], name: str, schedule: int | No
     from uops.backends.worker import Case, Limits, Worker
     from uops.spec.errors import Trap, UopsError
 
-    backend(name)  # an unknown name is best reported here
-    with Worker(worker_name(name), limits=Limits(timeout=TIMEOUT)) as worker:
+    known_backend(name)
+    with Worker(name, limits=Limits(timeout=TIMEOUT)) as worker:
         outcome = worker.run(Case(root, inputs))
     if outcome.status == "ok" and outcome.result is not None:
         if wrong := fault(root, inputs, outcome.result):

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from uops.cli.common import backend, backend_option, console, json_option, print_json, program_argument, to_reader
+from uops.cli.common import backend_option, console, json_option, print_json, program_argument, say_alive, to_reader
+from uops.cli.foreign import apart, target_of
 
 if TYPE_CHECKING:
     from uops.compiler.optimize.search import Progress
@@ -22,6 +23,7 @@ INTERRUPTED = 130
 @click.option("--beam", type=click.IntRange(1), default=2, show_default=True, help="States kept at each step.")
 @click.option("--seconds", type=click.IntRange(1), default=10, show_default=True, help="Time for one kernel, at most.")
 @json_option()
+@apart
 @click.pass_context
 def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds: int, as_json: bool) -> None:
     """Search for the schedules of a .uops program's kernels by timing them.
@@ -29,19 +31,15 @@ def search(ctx: click.Context, file: str, backend_name: str, beam: int, seconds:
     What is found is kept on disk and used by every compilation with UOPS_BEAM set to the same number of states. Ctrl-C keeps the
     best so far and ends with status 130; the next search goes on from there.
     """
-    from uops.backends.contract import CompilerBackend
     from uops.compiler import Config, lower
     from uops.compiler.optimize.search import listening
     from uops.spec.dialects import Dialect
-    from uops.spec.errors import UopsError
     from uops.spec.text import parse_file
     from uops.spec.verify import verify
 
     root = parse_file(file)
     verify(root, Dialect.TENSOR)
-    found = backend(backend_name)
-    if not isinstance(found, CompilerBackend):
-        raise UopsError(f"{backend_name} evaluates graphs by itself: it is no target of the compiler")
+    found = target_of(backend_name)
     heard: dict[str, Progress] = {}
     with watching(heard) as tell, listening(tell):
         lower(root, found.target, upto="optimize", config=Config(reuse=False, beam=beam, beam_seconds=seconds))
@@ -70,6 +68,7 @@ class watching:
 
     def tell(self, p: Progress) -> None:
         """Progress of a search."""
+        say_alive()
         if p.done:
             self.heard[f"{p.kernel} {len(self.heard)}"] = p
         if self.status is not None:

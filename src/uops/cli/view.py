@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 
-from uops.cli.common import backend, backend_option, program_argument
+from uops.cli.common import backend_option, echo, program_argument
+from uops.cli.foreign import apart, target_of
 
 
 @click.command()
@@ -20,6 +21,7 @@ from uops.cli.common import backend, backend_option, program_argument
     metavar="OUT",
     help="The page; FILE with .html if left out.",
 )
+@apart
 def view(file: str, backend_name: str, out: str | None) -> None:
     """Show a lowering as one HTML page, a column per stage.
 
@@ -27,21 +29,17 @@ def view(file: str, backend_name: str, out: str | None) -> None:
 
     Choose a node to see what it was and became in every stage, and the rules and passes that did it.
     """
-    from uops.backends.contract import CompilerBackend
     from uops.cli.viewer.columns import view as shown
     from uops.cli.viewer.page import page
     from uops.compiler.trace import trace
     from uops.spec.dialects import Dialect
-    from uops.spec.errors import UopsError
     from uops.spec.text import parse_file
     from uops.spec.untrusted import write_text
     from uops.spec.verify import verify
 
     root = parse_file(file)
     verify(root, Dialect.TENSOR)
-    found = backend(backend_name)
-    if not isinstance(found, CompilerBackend):
-        raise UopsError(f"{backend_name} evaluates graphs by itself: it is no target of the compiler")
+    found = target_of(backend_name)
     path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
     write_text(path, page(shown(trace(root, found.target)), Path(file).name, found.target.name))
-    click.echo(str(path))
+    echo(str(path))

@@ -8,15 +8,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from uops.backends import registry
 from uops.backends.conformance.model import Level, Schedules, Status, Tier
 from uops.backends.conformance.report.document import document
 from uops.backends.conformance.runner import Run, conform
+from uops.backends.worker import introduction
 from uops.fuzz.journal import PACKAGE, OtherCampaign, tree
 
 #: Of its cases, some fail whole and some by class; the rest passes.
@@ -24,7 +25,7 @@ FUSSY, ROWS = "uops.backends.conformance.controls:Fussy", "*/Neg"
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from uops.backends import registry
+from uops.backends.worker import introduction
 from uops.backends.conformance import decided
 from uops.backends.conformance.runner import conform
 
@@ -36,7 +37,7 @@ def progress(done, total):
         os.kill(os.getpid(), signal.SIGKILL)
 
 name, rows, journal = sys.argv[1:]
-conform(name, registry.get(name), rows=rows, jobs=1, progress=progress, journal=Path(journal))
+conform(name, introduction(name), rows=rows, jobs=1, progress=progress, journal=Path(journal))
 """
 
 
@@ -47,7 +48,7 @@ def these_sources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def fussy(journal: Path | None, **how: Any) -> Run:
-    return conform(FUSSY, registry.get(FUSSY), **{"rows": ROWS, "jobs": 1, "journal": journal} | how)
+    return conform(FUSSY, **{"subject": introduction(FUSSY), "rows": ROWS, "jobs": 1, "journal": journal} | how)
 
 
 def told(run: Run) -> dict[str, Any]:
@@ -98,7 +99,7 @@ def test_ctrl_c_keeps_what_was_decided(tmp_path: Path) -> None:
         ("schedules, settings", lambda m: {"schedules": Schedules("forced", 1)}),
         ("settings", lambda m: m.setenv("UOPS_THREADS", "1") or {}),
         ("sources", lambda m: m.setattr("uops.backends.conformance.decided.tree", lambda: "edited") or {}),
-        ("version", lambda m: m.setattr("uops.backends.registry.version", lambda *a: "2.0") or {}),
+        ("version", lambda m: {"subject": replace(introduction(FUSSY), version="2.0")}),
     ],
 )
 def test_the_journal_of_another_run_is_refused(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends import registry, worker
+from uops.backends import worker
 from uops.backends.conformance.cases import cases
 from uops.backends.conformance.cases.elementwise import OPS, legal
 from uops.backends.conformance.controls import AllNan, Zeros, first_input
@@ -16,6 +16,7 @@ from uops.backends.conformance.exclusions import EXCLUSIONS, LENIENT, excluded, 
 from uops.backends.conformance.judge import Expectation, judge, outputs_of
 from uops.backends.conformance.model import Case, Cell, Level, Segment, Status, Tier
 from uops.backends.conformance.runner import conform
+from uops.backends.worker import introduction
 from uops.interp import executed, run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -156,7 +157,7 @@ def test_what_strict_accepts_core_accepts(judged: list[tuple[Expectation, Result
 
 def _run(name: str, rows: str = "*/Add") -> Any:
     backend = f"uops.backends.conformance.controls:{name}"
-    return conform(backend, registry.get(backend), tier=Tier.SMOKE, rows=rows, jobs=1)
+    return conform(backend, introduction(backend), tier=Tier.SMOKE, rows=rows, jobs=1)
 
 
 @pytest.mark.parametrize(("name", "status"), [("Crashing", "crash"), ("Hanging", "timeout")])
@@ -164,7 +165,7 @@ def test_a_crash_or_a_hang_fails_its_cells_and_ends_nothing(name: str, status: s
     backend = f"uops.backends.conformance.controls:{name}"
     found = conform(
         backend,
-        registry.get(backend),
+        introduction(backend),
         rows="Movement/Flip",
         jobs=1,
         limits=worker.Limits(timeout=1.0 if name == "Hanging" else 60.0),

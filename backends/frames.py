@@ -1,0 +1,109 @@
+"""Frames in which two processes speak: a JSON header and a binary body.
+
+Whatever a process of somebody's code writes enters here: a frame is within limits and a JSON object, or BadFrame, and every text
+of its header is safe to print and to store (`printable`).
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any, BinaryIO
+
+from uops.spec.errors import UopsError
+from uops.spec.untrusted import BadFile, printable
+from uops.spec.untrusted.reader import parse_json
+
+#: Bytes of a header and of a body, at most.
+MOST_HEADER, MOST_BODY = 1 << 28, 1 << 36
+#: Characters of a message, at most: what follows them is left out.
+MOST_WORDS = 4000
+_SIZES = struct.Struct("<IQ")
+#: Bytes that are asked of a stream at a time, so that no more is allocated than comes.
+_CHUNK = 1 << 20
+
+Frame = tuple[dict[str, Any], bytes]
+
+
+class BadFrame(UopsError, ValueError):
+    """Bytes of a process are no frame, or a frame does not say what it has to. The message is one line."""
+
+
+def pack(header: dict[str, Any], body: bytes = b"") -> bytes:
+    """One frame."""
+    text = json.dumps(header, separators=(",", ":")).encode()
+    return _SIZES.pack(len(text), len(body)) + text + body
+
+
+def read_frame(stream: BinaryIO) -> Frame | None:
+    """The next frame; None at the end of the stream. Raises BadFrame."""
+    sizes = _whole(stream, _SIZES.size)
+    if len(sizes) < _SIZES.size:
+        return None
+    text, body = _sizes(sizes, MOST_BODY)
+    data = _whole(stream, text + body)
+    return (header_of(data[:text]), data[text:]) if len(data) == text + body else None
+
+
+def _whole(stream: BinaryIO, size: int) -> bytes:
+    """So many bytes, fewer at the end of the stream: a pipe without a buffer gives what is there."""
+    found = bytearray()
+    while len(found) < size and (more := stream.read(min(size - len(found), _CHUNK))):
+        found += more
+    return bytes(found)
+
+
+def split_frame(data: bytes | bytearray, most: int = MOST_BODY) -> tuple[Frame, int] | None:
+    """The first frame in `data` and its length, or None while it is incomplete. Raises BadFrame, also for a body above `most`."""
+    if len(data) < _SIZES.size:
+        return None
+    text, body = _sizes(data, most)
+    start, end = _SIZES.size + text, _SIZES.size + text + body
+    if len(data) < end:
+        return None
+    return (header_of(bytes(data[_SIZES.size : start])), bytes(data[start:end])), end
+
+
+def _sizes(data: bytes | bytearray, most: int) -> tuple[int, int]:
+    text, body = _SIZES.unpack_from(data)
+    if text > MOST_HEADER or body > most:
+        raise BadFrame(f"a frame of {text:,} and {body:,} bytes, where at most {MOST_HEADER:,} and {most:,} are read")
+    return text, body
+
+
+def header_of(text: bytes) -> dict[str, Any]:
+    """The JSON object of a header, its texts made safe. Raises BadFrame."""
+    try:
+        found = parse_json(text, "a frame")
+        if not isinstance(found, dict):
+            raise BadFrame(f"a frame holds {type(found).__name__}, expected an object")
+        plain = text.isascii() and b"\\" not in text and b"\x7f" not in text
+        return found if plain else {printable(k): _printable(v) for k, v in found.items()}
+    except BadFile as e:
+        raise BadFrame(str(e)) from None
+    except RecursionError:
+        raise BadFrame("a frame nests too deep") from None
+
+
+def _printable(value: Any) -> Any:
+    """The same value with every text made safe."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        return [_printable(v) for v in value]
+    return {printable(k): _printable(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+
+def one_line(text: str) -> str:
+    """The words of a text on one line, cut off where they are too many."""
+    line = " ".join(printable(text[: 4 * MOST_WORDS]).split())
+    return line if len(line) <= MOST_WORDS else line[:MOST_WORDS] + " ..."
+
+
+def describe(e: BaseException) -> str:
+    """An exception as one line: its class and what it says of itself, if it can."""
+    try:
+        text = str(e)
+    except BaseException as again:
+        text = f"(its text cannot be had: {type(again).__name__})"
+    return one_line(f"{type(e).__name__}: {text}")

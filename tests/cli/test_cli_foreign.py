@@ -1,0 +1,169 @@
+"""Foreign code loads in a process of its own, in every command: whatever it does there, one line and a status say so."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+Uops = Callable[..., Result]
+
+GOOD = """
+from uops.backends.contract import Backend, Capabilities, CompilerBackend
+from uops.backends.llvm.backend import LlvmBackend
+
+class Good(LlvmBackend):
+    name = "good"
+"""
+
+#: What a module does, and a word of the message.
+MODULES = {
+    "leaves": ("raise SystemExit(0)", "SystemExit"),
+    "leaves_3": ("import sys; sys.exit(3)", "SystemExit: 3"),
+    "raises": ("raise RuntimeError('no licence')", "RuntimeError: no licence"),
+    "interrupts": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+    "base": ("raise BaseException('bare')", "BaseException: bare"),
+    "group": ("raise BaseExceptionGroup('several', [SystemExit(0)])", "BaseExceptionGroup: several"),
+    "syntax": ("def f(:\n", "SyntaxError"),
+    "dies": ("import os; os._exit(0)", "exited with status 0"),
+    "hangs": ("import time; time.sleep(1000)", "no answer within"),
+    "closes": ("import os; os.closerange(0, 1000)", "did not start"),
+    "babbles": ("import sys, os; os.write(int(sys.argv[2]), b'\\xff' * 64); os._exit(0)", "cannot be read"),
+    "escapes": ("raise ValueError('\\x1b[31m\\u202e\\ud800')", "\\x1b[31m\\u202e\\ud800"),
+    "mute": ("class Odd(Exception):\n    def __str__(self): raise RuntimeError\nraise Odd", "Odd"),
+    "empty": ("", "no attribute 'Good'"),
+    "data": ("Good = 3", "not callable"),
+    "other": ("Good = dict", "gave a dict"),
+    "made_raises": ("def Good(): raise RuntimeError('no device')", "no device"),
+    "made_leaves": ("def Good(): raise SystemExit(0)", "SystemExit"),
+    "vague": (f"{GOOD}    def capabilities(self): return 3", "capabilities() gave 3"),
+    "wrong": (f"{GOOD}    def capabilities(self): return Capabilities(dtypes=(3,))", "capabilities() gave fields"),
+    "cannot": (f"{GOOD}    def capabilities(self): raise SystemExit(0)", "SystemExit"),
+    "long": (f"{GOOD}    def version(self): return 'x' * 10_000_000", "10,000,000 characters"),
+    "unsaid": (f"{GOOD}    def version(self): raise SystemExit(0)", "SystemExit"),
+}  # fmt: skip
+
+COMMANDS = {
+    "run": ("run", "program.uops"),
+    "compile": ("compile", "program.uops"),
+    "view": ("view", "program.uops"),
+    "search": ("search", "program.uops", "--seconds", "1"),
+    "bisect": ("bisect", "program.uops"),
+    "stages": ("stages", "--rows", "Movement/Flip"),
+    "conform": ("conform", "--rows", "Movement/Flip"),
+    "exhaustive": ("conform", "--tier", "exhaustive", "--rows", "trunc*"),
+    "fuzz": ("fuzz", "-n", "1"),
+}
+
+
+def judge(result: Result, word: str, status: int = 2) -> None:
+    """One line says what is wrong, and so does the status."""
+    assert result.exit_code == status, result.output
+    assert word in result.stderr and result.stderr.count("\n") == 1, result.stderr
+    assert result.stderr.startswith("Error: ") and "\x1b" not in result.stderr and result.stdout == ""
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> Callable[[str], str]:
+    """Write a module; `NAME:Good` is the backend of it."""
+    monkeypatch.setenv("UOPS_START_SECONDS", "8")
+
+    def write(source: str) -> str:
+        (tmp_path / "stranger.py").write_text(source, errors="surrogatepass")
+        return "stranger:Good"
+
+    return write
+
+
+@pytest.mark.parametrize("what", MODULES)
+def test_a_module_that_does_not_load_is_one_line(uops: Uops, module: Callable[[str], str], what: str, monkeypatch) -> None:
+    source, word = MODULES[what]
+    name = module(source)
+    if what == "hangs":
+        monkeypatch.setenv("UOPS_START_SECONDS", "1")
+    judge(uops("conform", "-b", name, "--rows", "Movement/Flip"), word)
+    assert "stranger" not in sys.modules
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_loads_foreign_code_elsewhere(uops: Uops, module: Callable[[str], str], command: str, tmp_path: Path) -> None:
+    judge(uops(*COMMANDS[command], "-b", module("raise SystemExit(0)")), "SystemExit")
+    assert "stranger" not in sys.modules
+    assert not (tmp_path / "report").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [("../x:y", "expected module:attribute"), ("x y:z", "expected module:attribute"), ("lvm", "did you mean llvm")],
+)
+def test_a_name_that_names_nothing_is_one_line(uops: Uops, program: str, command: str, name: str, word: str) -> None:
+    result = uops(*COMMANDS[command], "-b", name)
+    assert result.exit_code == 2 and word in result.stderr and "Traceback" not in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", ["compile", "view", "search", "bisect", "run"])
+def test_a_foreign_target_does_what_ours_does(uops: Uops, module: Callable[[str], str], command: str, tmp_path: Path) -> None:
+    name = module(f"print('noise')\n{GOOD}")
+    ours = uops(*COMMANDS[command], "-b", "llvm")
+    page = (tmp_path / "program.html").read_text() if command == "view" else ""
+    found = uops(*COMMANDS[command], "-b", name)
+    assert (found.exit_code, found.stderr) == (0, "")
+    if command != "search":  # where times differ
+        assert found.stdout == ours.stdout
+    assert not page or (tmp_path / "program.html").read_text() == page
+
+
+@pytest.mark.parametrize(
+    ("does", "word"),
+    [
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("raise RuntimeError('\\x1b')", "RuntimeError: \\x1b"),
+        ("import os; os._exit(0)", "exited with status 0"),
+    ],
+)
+def test_foreign_code_that_breaks_off_a_command_is_one_line(uops: Uops, module: Callable[[str], str], does: str, word: str) -> None:
+    name = module(f"{GOOD}    def __init__(self):\n        super().__init__()\n        self.target.render = self.no\n"
+                  f"    def no(self, *a, **k):\n        {does}\n")  # fmt: skip
+    judge(uops("compile", "program.uops", "-b", name), word, 1)
+
+
+def test_usage_errors_of_a_foreign_target_are_those_of_ours(uops: Uops, module: Callable[[str], str]) -> None:
+    name = module(GOOD)
+    ours, found = (uops("compile", "program.uops", "-b", b, "--pass", "nothing") for b in ("llvm", name))
+    assert (found.exit_code, found.stderr) == (ours.exit_code, ours.stderr) and ours.exit_code == 2
+
+
+def test_a_start_limit_that_is_no_time_is_one_line(uops: Uops, module: Callable[[str], str], monkeypatch) -> None:
+    name = module(GOOD)
+    monkeypatch.setenv("UOPS_START_SECONDS", "soon")
+    judge(uops("run", "program.uops", "-b", name), "UOPS_START_SECONDS is a positive number of seconds, got 'soon'")
+
+
+def test_a_version_with_a_lone_surrogate_reaches_report_and_page(uops: Uops, module: Callable[[str], str], tmp_path: Path) -> None:
+    name = module(f"{GOOD}    def version(self): return 'good \\ud800\\x1b[31m'")
+    for _ in range(2):  # and again from the journal
+        result = uops("conform", "-b", name, "--rows", "Movement/Flip", "--journal", "journal")
+        assert result.exit_code == 0, result.output
+        assert "good \\ud800\\x1b[31m" in result.stdout
+    assert "good \\ud800" in (tmp_path / "report/index.html").read_text()
+
+
+def test_in_a_library_what_a_module_raises_is_broken_backend(module: Callable[[str], str], tmp_path: Path) -> None:
+    module("raise SystemExit(0)")
+    code = """
+import uops
+from uops.backends.registry import BrokenBackend
+try:
+    uops.compile(uops.parse("%0 = const 1 : i32"), "stranger:Good")
+except BrokenBackend as e:
+    print(e)
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert "SystemExit" in done.stdout and not done.stderr
