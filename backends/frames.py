@@ -78,20 +78,21 @@ def header_of(text: bytes) -> dict[str, Any]:
         if not isinstance(found, dict):
             raise BadFrame(f"a frame holds {type(found).__name__}, expected an object")
         plain = text.isascii() and b"\\" not in text and b"\x7f" not in text
-        return found if plain else {printable(k): _printable(v) for k, v in found.items()}
+        safe: dict[str, Any] = found if plain else printable_texts(found)
+        return safe
     except BadFile as e:
         raise BadFrame(str(e)) from None
     except RecursionError:
         raise BadFrame("a frame nests too deep") from None
 
 
-def _printable(value: Any) -> Any:
-    """The same value with every text made safe."""
+def printable_texts(value: Any) -> Any:
+    """Return the same JSON value with every text in it safe to print and to store."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, list):
-        return [_printable(v) for v in value]
-    return {printable(k): _printable(v) for k, v in value.items()} if isinstance(value, dict) else value
+        return [printable_texts(v) for v in value]
+    return {printable(k): printable_texts(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
 def one_line(text: str) -> str:
@@ -100,10 +101,15 @@ def one_line(text: str) -> str:
     return line if len(line) <= MOST_WORDS else line[:MOST_WORDS] + " ..."
 
 
-def describe(e: BaseException) -> str:
-    """An exception as one line: its class and what it says of itself, if it can."""
+def said(e: BaseException) -> str:
+    """What an exception says of itself, if it can; cut off where that is too much."""
     try:
         text = str(e)
     except BaseException as again:
-        text = f"(its text cannot be had: {type(again).__name__})"
-    return one_line(f"{type(e).__name__}: {text}")
+        return f"(its text cannot be had: {type(again).__name__})"
+    return text if len(text) <= MOST_WORDS else text[:MOST_WORDS] + " ..."
+
+
+def describe(e: BaseException) -> str:
+    """An exception as one line: its class and what it says."""
+    return one_line(f"{type(e).__name__}: {said(e)}")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from uops import __version__
+from uops.backends.frames import printable_texts
 from uops.backends.registry import BrokenBackend
 from uops.backends.worker import Limits
 from uops.fuzz import kinds
@@ -261,10 +262,12 @@ class _State:
                     self.learn(about, found)
 
     def learn(self, about: str, line: Json) -> None:
-        """One line of the journal."""
+        """One line of the journal; its texts may be older than what makes them safe."""
         if about == "batch":
-            self._learn_batch(line)
-        elif about == "triaged":
+            self._learn_batch(line | {"findings": printable_texts(line["findings"])})
+            return
+        line = printable_texts(line)
+        if about == "triaged":
             self.triaged[line["k"]] = line["triaged"] and Triaged.of(line["triaged"])
             self.taken.add((about, line["k"]))
         else:

@@ -13,6 +13,7 @@ from typing import Any
 
 from uops.backends.conformance.judge import Verdict
 from uops.backends.conformance.model import Case, Failure, Level, Schedules, Segment, Tier
+from uops.backends.frames import printable_texts
 from uops.compiler.config import Config
 from uops.fuzz.journal import Journal, tree
 
@@ -39,7 +40,8 @@ class Decided:
 
     @classmethod
     def of(cls, line: Json) -> Decided:
-        """From `to_json`."""
+        """From `to_json`; its texts may be older than what makes them safe."""
+        line = printable_texts(line)
         parts = [(part, Level(level), [_verdict(v) for v in verdicts]) for part, level, verdicts in line["parts"]]
         return cls(**line | {"parts": parts})
 

@@ -62,13 +62,16 @@ def console(*, stderr: bool = False) -> Console:
     raises BrokenPipeError."""
     from rich.console import Console as Base
     from rich.segment import Segment
+    from rich.text import Text
 
     class Console(Base):
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
-        def render(self, *arguments: Any, **settings: Any) -> Iterator[Segment]:
-            for s in super().render(*arguments, **settings):
+        def render(self, renderable: Any, *arguments: Any, **settings: Any) -> Iterator[Segment]:
+            if isinstance(renderable, Text) and (safe := printable(renderable.plain)) != renderable.plain:
+                renderable = Text(safe, renderable.style, overflow=renderable.overflow, end=renderable.end)
+            for s in super().render(renderable, *arguments, **settings):
                 yield s if s.control else Segment(printable(s.text), s.style)
 
     stream = _stream(stderr)

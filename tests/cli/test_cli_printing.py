@@ -1,0 +1,106 @@
+"""Texts of others - names of files, what backends say - reach terminals, reports and pages without what acts on a terminal."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import Result
+
+import uops.cli
+from uops.cli.common import console, echo, print_json
+from uops.fuzz.campaign import _State
+
+Uops = Callable[..., Result]
+CLI = Path(uops.cli.__file__).parent
+
+LOUD = """
+from uops.backends.contract import Backend, Capabilities
+class Loud(Backend):
+    name = "loud"
+    def version(self): return "loud \\ud800"
+    def capabilities(self): return Capabilities()
+    def run(self, graph, inputs): raise ValueError("\\x1b[31mred\\ud800\\u202e")
+"""
+
+
+@pytest.fixture
+def loud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "loud_backend.py").write_text(LOUD)
+    monkeypatch.setenv("COLUMNS", "400")
+    return "loud_backend:Loud"
+
+
+def clean(text: str) -> bool:
+    return not set("\x1b\u202e\ud800") & set(text)
+
+
+def test_only_one_module_prints() -> None:
+    """A print elsewhere would not be made safe."""
+    for path in sorted(CLI.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and path.name != "common.py":
+                called = ast.unparse(node.func)
+                assert called not in ("print", "click.echo", "click.secho", "sys.stdout.write", "sys.stderr.write", "Console"), (
+                    f"{path.name}:{node.lineno} calls {called}: use echo or console of uops.cli.common"
+                )
+
+
+def test_echo_json_and_console_print_no_escape(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    nasty = "a\x1b[31m\x9b\u202e\ud800\x7f"
+    echo(nasty)
+    print_json({nasty: [nasty]})
+    table = Table()
+    table.add_column(nasty, min_width=60)
+    table.add_row(Text(nasty))
+    console().print(table)
+    console().print(nasty, markup=False)
+    found = capsys.readouterr().out
+    letters = "".join(c for c in found if c not in "│┃ \n")
+    assert letters.count("a\\x1b[31m\\x9b\\u202e\\ud800\\x7f") == 4 and clean(found)
+    assert json.loads(found[found.index("{") : found.index("}") + 1]) == {nasty: [nasty]}
+
+
+@pytest.mark.parametrize("command", [("check",), ("run",), ("compile", "-b", "llvm"), ("fuzz",), ("view",)])
+@pytest.mark.parametrize("there", [False, True])
+def test_a_name_of_a_file_is_printed_without_escapes(uops: Uops, tmp_path: Path, command: tuple[str, ...], there: bool) -> None:
+    name = "a\x1b[31m\u202e.uops"
+    if there:
+        (tmp_path / name).write_text("%0 = nonsense\n")
+    result = uops(*command, name)
+    assert result.exit_code in (1, 2) and clean(result.output) and "\\x1b[31m\\u202e" in result.output
+
+
+def test_what_a_backend_says_reaches_report_and_page_and_again_from_the_journal(uops: Uops, loud: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        result = uops("conform", "-b", loud, "--rows", "Movement/Flip", "--journal", "journal", "-j", "1")
+        assert result.exit_code == 1 and clean(result.output) and "\\x1b[31mred\\ud800\\u202e" in result.output
+        assert clean((tmp_path / "report/index.html").read_text())
+        assert "\\\\x1b[31mred\\\\ud800\\\\u202e" in (tmp_path / "report/report.json").read_text()
+
+
+def test_a_campaign_of_a_loud_backend_ends_in_a_report(uops: Uops, loud: str, tmp_path: Path) -> None:
+    for _ in range(2):
+        result = uops("fuzz", "-b", loud, "-n", "4", "-j", "1", "--oracles", "allowed")
+        assert result.exit_code == 1 and clean(result.output) and "\\x1b[31mred\\ud800\\u202e" in result.output
+        assert clean((tmp_path / "fuzz-report/index.html").read_text())
+
+
+def test_a_journal_with_a_lone_surrogate_is_gone_on_from() -> None:
+    """As an earlier version wrote it."""
+    fault = {"kind": "valueerror", "message": "\ud800\x1b"}
+    triaged = {"oracle": "allowed", "fault": fault, "place": None, "made_of": ["\ud800"]}
+    lines = [
+        {"batch": {"number": 0, "cases": 1, "counts": {}, "findings": [{"k": 0, "oracle": "allowed", "fault": fault}]}},
+        {"triaged": {"k": 0, "triaged": triaged}},
+        {"reduced": {"k": 0, "nodes": 1, "triaged": triaged, "text": "\ud800"}},
+    ]
+    (found,) = _State(SimpleNamespace(lines=lambda: iter(lines))).merged()  # type: ignore[arg-type]
+    assert found.triaged.fault.message == "\\ud800\\x1b" and found.triaged.made_of == ("\\ud800",)
