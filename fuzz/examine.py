@@ -200,12 +200,16 @@ class Bench:
 
     def _examined(self, k: int, c: Context, told: Told = lambda name: None) -> Examined:
         with remembering(c.memory):
+            found, taken = None, True
             try:
                 found = oracles.first_fault(c, self.due(c.seed), told)
             except Refused as e:
                 c.counts[f"refused:{_reason(e)}"] += 1
-                found = None
-            _cover(c)
+                taken = False
+            if judged := any(c.counts[f"oracle:{o.name}"] for o in self.oracles if o.name not in oracles.OF_PROGRAMS):
+                c.counts["judged"] += 1
+            if taken or judged:
+                _cover(c)
         oracle, fault = found or (None, None)
         return Examined(k, oracle, fault, c.counts)
 

@@ -383,8 +383,8 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
 # fmt: on
 #: Who objects where no oracle was asked: a program that cannot be made, a process that ends.
 GENERATOR, PROCESS = "generator", "process"
-#: Those that look at programs alone, whatever the subject does with them.
-OF_PROGRAMS = frozenset({"form", "reference"})
+#: Those that look at programs and at the interpreter alone: whatever they say, nothing of the subject was judged.
+OF_PROGRAMS = frozenset({"form", "reference", "orders", "legalized"})
 #: What a campaign asks where nothing is said.
 DEFAULT = tuple(ORACLES)
 

@@ -43,6 +43,7 @@ def document(s: Summary) -> Json:
         "findings": [_finding(f) for f in s.found],
         "raw": dict(sorted(s.raw.items())),
         "vanished": s.vanished,
+        "judged": s.counts["judged"],
         "refused": refused(s.counts),
         "unheard": unheard(s),
         "coverage": grouped(s.counts),
@@ -52,7 +53,7 @@ def document(s: Summary) -> Json:
 
 
 def refused(counts: Counter[str]) -> int:
-    """Cases that the subject said it cannot take; what an oracle of theirs had found until then counts."""
+    """Cases that the subject said it cannot take. Of one that it took for an oracle before, what that saw counts."""
     return sum(n for k, n in counts.items() if k.startswith("refused:"))
 
 
@@ -68,7 +69,7 @@ def unheard(s: Summary) -> list[str]:
 
 
 def was_judged(s: Summary) -> bool:
-    """Whether anything was judged but the programs themselves."""
+    """Whether anything that the subject does was judged, and not programs and the interpreter alone."""
     return any(s.counts[f"oracle:{o}"] for o in s.setup.oracles if o not in OF_PROGRAMS) or bool(s.raw)
 
 

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from uops.fuzz.kinds import KINDS
 from uops.fuzz.oracles import ORACLES
 from uops.fuzz.process import LIMITS
@@ -120,6 +122,27 @@ def test_a_campaign_that_judges_nothing_ends_with_2(uops: Any, tmp_path: Path) -
     idle = uops("fuzz", "--backend", "interp", "-n", "40", "-j", "1", "--oracles", "reference,scheduled", "--report", "idle")
     assert idle.exit_code == 2
     assert "no case was judged by scheduled" in idle.output
+
+
+@pytest.mark.parametrize("backend", ["llvm", "interp"])
+def test_graphs_of_the_second_document_alone_judge_no_backend(uops: Any, tmp_path: Path, backend: str) -> None:
+    """They are evaluated by the interpreter, whoever is named."""
+    done = uops("fuzz", "--backend", backend, "-n", "8", "-j", "1", "--kinds", "bestiary")
+    assert done.exit_code == 2
+    assert "0 of these cases were judged on the backend" in done.output
+    assert f"nothing that {backend} does was judged" in done.output and "nothing was found" not in done.output
+    assert "Nothing was found" not in (tmp_path / "fuzz-report/index.html").read_text()
+
+
+def test_what_was_refused_counts_as_judged_nowhere(uops: Any, tmp_path: Path) -> None:
+    (tmp_path / "nothing.py").write_text(REFUSING)
+    done = uops("fuzz", "--backend", "nothing:Nothing", "-n", "40", "-j", "1", "--kinds", "tensor,bestiary", "--json")
+    assert done.exit_code == 2
+    found = json.loads(done.output)
+    drawn = found["coverage"]["kind"]
+    assert (found["judged"], found["refused"], found["cases"]) == (0, drawn["tensor"], 40)
+    alone = uops("fuzz", "--backend", "nothing:Nothing", "-n", "40", "-j", "1", "--json", "--report", "alone")
+    assert "row" not in json.loads(alone.output)["coverage"] and json.loads(alone.output)["sets"]["elements"] == 0
 
 
 def test_the_same_command_goes_on_and_another_one_is_refused(uops: Any) -> None:

@@ -65,11 +65,11 @@ def test_what_was_refused_and_who_judged_nothing_is_said(tmp_path: Path) -> None
     s = summary()
     s.found, s.raw = [], Counter()
     s.setup = Setup("planted", oracles=("reference", "allowed", "second"))
-    s.counts.update({"refused:no Sin": 5, "refused:no Log2": 2, "row:Call/Function|void": 3, "oracle:reference": 64})
+    s.counts.update({"refused:no Sin": 5, "refused:no Log2": 2, "row:Call/Function|void": 3, "oracle:reference": 64, "judged": 57})
     assert (refused(s.counts), unheard(s), was_judged(s)) == (7, ["second"], True)
     write(s, tmp_path)
     page = (tmp_path / "index.html").read_text()
-    assert "<b>7</b><span>of them refused by the backend" in page
+    assert "<b>7</b><span>refused by the backend" in page and "<b>57</b><span>of them judged on the backend" in page
     assert "No case was judged by second." in page
     assert '<td class="some">3</td>' in page.partition("Call/Function")[2].partition("</tr>")[0]
     del s.counts["oracle:allowed"]

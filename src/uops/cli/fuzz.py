@@ -168,6 +168,8 @@ def _show(out: Console, s: Summary, report: Path) -> None:
         out.print(Text("to run them again, remove the report directory or name another one with --report", "dim"))
     if not s.complete:
         out.print(Text("interrupted: the same command goes on from here", "bold yellow"))
+    if (count := s.counts["judged"]) != s.cases:
+        out.print(Text(f"{count:,} of these cases were judged on the backend", "yellow"))
     if count := refused(s.counts):
         out.print(Text(f"{count:,} of these cases were refused by the backend", "yellow"))
     if silent := unheard(s):
