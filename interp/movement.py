@@ -79,6 +79,7 @@ def reshape(u: UOp, x: Array, more: Sequence[Array] = ()) -> Array:
         except ValueError:
             pass
     sizes = extents(u.src[1], more)
+    _ = u.shape  # raises where the sizes are too many (R65), however many elements they hold
     raise _broken(u, "RESHAPE.C1", f"{x.shape} has not the elements of {sizes}")
 
 

@@ -15,7 +15,7 @@ from uops.spec.argtypes import arg_fault
 from uops.spec.derive.shape import broadcast as broadcast_shapes
 from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
+from uops.spec.node import UOp, too_many_axes
 from uops.spec.ops import Op
 from uops.spec.record import dataclass
 from uops.spec.scope import Context
@@ -102,7 +102,7 @@ def schema_claim(op: Op, schema: Schema) -> Draft:
         for k, s in enumerate(u.src):
             if s.dtype is dt.void and (all_values or (fixed[k] if k < len(fixed) else last)):
                 return f"source {k} ({schema.name_of(k)}) is void"
-        return None
+        return too_many_axes(u)
 
     return Draft(f"sources ({schema.text}), {arg}", check, gate=True)
 

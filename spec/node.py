@@ -27,6 +27,8 @@ MinMax = tuple[float, float]
 #: What a derived property holds before its first use. Where speed matters, `_min_max` may be read past its property, whose call
 #: costs five times as much; `dtype` and `shape` are none, but on ill-formed nodes.
 UNSET: Any = object()
+#: Axes of a shape, at most: as many as an array of NumPy has (R65).
+MOST_AXES = 64
 _interned: dict[tuple[Any, ...], _Ref] = {}
 _new = object.__new__
 #: Called with each new node while `uops.spec.origins` records.
@@ -89,7 +91,9 @@ class UOp(_Fields):
         node._device = node._min_max = node._axis = node._spelt = UNSET
         try:
             node._dtype = _dtypes[op](node)
-            node._shape = _shapes[op](node)
+            shape = node._shape = _shapes[op](node)
+            if len(shape) > MOST_AXES:
+                raise SpecError(_too_many(len(shape)))
             node.__class__ = UOp  # from here on it is immutable
         except _UNDERIVED:
             node._dtype = node._shape = UNSET
@@ -206,11 +210,33 @@ _UNDERIVED = (SpecError, *_RULE_FAULTS)
 _dtypes, _shapes = RULES["_dtype"], RULES["_shape"]
 
 
+def too_many_axes(u: UOp) -> str | None:
+    """What is wrong with a node whose shape would have more than `MOST_AXES`; None of any other."""
+    if u.__class__ is UOp:
+        return None
+    try:
+        n = len(_shapes[u.op](u))
+    except _UNDERIVED:
+        return None
+    return _too_many(n) if n > MOST_AXES else None
+
+
+def _too_many(n: int) -> str:
+    return f"a shape of {n} axes, where a value has at most {MOST_AXES} (R65)"
+
+
+def _limited(slot: str, value: Any) -> Any:
+    """The value of a property. Raises SpecError for a shape of too many axes."""
+    if slot == "_shape" and len(value) > MOST_AXES:
+        raise SpecError(_too_many(len(value)))
+    return value
+
+
 def _fill(root: UOp, slot: str) -> Any:
     """Compute one property of `root`. A rule reads its sources' properties, which computes them in turn; a graph too deep for
     that is walked iteratively."""
     try:
-        value = RULES[slot][root.op](root)
+        value = _limited(slot, RULES[slot][root.op](root))
     except RecursionError:
         return _fill_deep(root, slot)
     except _RULE_FAULTS:
@@ -224,7 +250,7 @@ def _derived(u: UOp, slot: str) -> Any:
     if not rules:
         import uops.spec.derive  # noqa: F401 - registers the rules
     try:
-        return rules[u.op](u)
+        return _limited(slot, rules[u.op](u))
     except SpecError:
         raise
     except _RULE_FAULTS as e:

@@ -20,8 +20,8 @@ from uops.compiler.tensor.faults import fault
 from uops.compiler.tensor.numbers import array_of_numbers, fitting
 from uops.spec import build as B
 from uops.spec.dtypes import DType
-from uops.spec.errors import SpecTypeError
-from uops.spec.node import UOp
+from uops.spec.errors import SpecTypeError, SpecValueError
+from uops.spec.node import MOST_AXES, UOp
 
 _READ_ONLY = (1, 0)  # the DLPack version whose consumers know the read-only flag
 
@@ -156,9 +156,20 @@ class Exchange(Creation):
         return self.cast("bool")
 
 
+def _check_depth(data: Any) -> None:
+    """Raise SpecValueError for lists that nest deeper than a value has axes."""
+    for _ in range(MOST_AXES):
+        if not isinstance(data, (list, tuple)) or not data:
+            return
+        data = data[0]
+    if isinstance(data, (list, tuple)):
+        raise SpecValueError(f"Tensor: lists nest deeper than {MOST_AXES}, the most axes that a value has (R65)")
+
+
 def _array(data: Any, wanted: DType | None) -> storage.Array:
     """A fresh array of a dtype of the language; Python numbers in lists are of the dtype wanted, or of those they have alone."""
     if isinstance(data, (list, tuple)):
+        _check_depth(data)
         try:
             found = np.array([v.numpy() if isinstance(v, Exchange) else v for v in data])
         except ValueError as e:
