@@ -15,7 +15,7 @@ from uops import __version__
 from uops.cli.bisect import bisect, stages
 from uops.cli.certificate import check_certificate
 from uops.cli.check import check
-from uops.cli.common import echo, is_told, to_reader
+from uops.cli.common import echo, is_told, open_streams, to_reader
 from uops.cli.compile import compile_
 from uops.cli.conform import conform
 from uops.cli.fuzz import fuzz
@@ -66,6 +66,10 @@ def _printable_errors() -> Iterator[None]:
 
 class Group(click.Group):
     """Turns the errors of this package into messages, Ctrl-C into exit status 130, and a reader who leaves into a quiet end."""
+
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        open_streams()
+        return super().main(*arguments, **settings)
 
     def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
         """Parse, and keep the command line for who runs it again; `--help` and `--version` print here."""

@@ -25,6 +25,16 @@ INTERP = "interp"
 WIDE = 150
 
 
+def open_streams() -> None:
+    """Open /dev/null in place of each standard stream that is closed (`>&-`): no file that a command opens is taken for it."""
+    while (handle := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(handle, True)
+    os.close(handle)
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115 - as long as the process
+
+
 class Streams(NamedTuple):
     """Where a command prints, where that is neither of the process's own streams."""
 
