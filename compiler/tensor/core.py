@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
+from uops.compiler.tensor.checks import Check, attach, checks_of
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, weak
 from uops.compiler.tensor.faults import fault, shown, whole
 from uops.compiler.tensor.realize import compute
@@ -35,10 +36,16 @@ class Step(NamedTuple):
     op: Op
     src: tuple[UOp, ...]
     arg: Any
+    checks: tuple[Check, ...] = ()
+    tag: Any = None
 
     @classmethod
     def of(cls, u: UOp) -> Step | None:
-        return cls(u.op, u.src[1:], u.arg) if u.op in VIEWS else None
+        return cls(u.op, u.src[1:], u.arg, checks_of(u), u.tag) if u.op in VIEWS else None
+
+    def upon(self, u: UOp) -> UOp:
+        """The step from another node."""
+        return attach(UOp(self.op, (u, *self.src), self.arg, self.tag), self.checks)
 
 
 #: How a view is made from a Tensor in use: the first Tensor of a chain comes first.
@@ -99,8 +106,12 @@ class Core:
 
     # Realization
 
-    def realize(self, *others: Core, backend: str | None = None) -> Self:
-        """Compute this Tensor and `others` now, by one program, and hold their arrays from then on. Returns this Tensor."""
+    def realize(self, *others: Core, backend: str | None = None, unchecked: bool | None = None) -> Self:
+        """Compute this Tensor and `others` now, by one program, and hold their arrays from then on. Returns this Tensor.
+
+        Raises SpecIndexError, an IndexError, where an index that is data or computed is out of range; nothing is held then. With
+        `unchecked` nobody looks (R163); `use` says what holds where it is None.
+        """
         tensors: tuple[Core, ...] = (self, *(self._tensor("what is realized", t) for t in others))
         for t in tensors:
             t.uop = storage.known(t.uop) or t.uop
@@ -108,7 +119,7 @@ class Core:
             raise fault("realize", None, f"a backend is named, got {shown(backend)}", SpecTypeError)
         missing = [u for u in dict.fromkeys(t.uop for t in tensors) if storage.value_of(u) is None]
         if missing:
-            computed = compute(missing, backend)
+            computed = compute(missing, backend, unchecked)
             held = {u: storage.remember(u, np.asarray(a).reshape(u.shape), c) for u, (a, c) in zip(missing, computed, strict=True)}
             for t in tensors:
                 t.uop = held.get(t.uop, t.uop)
@@ -150,7 +161,7 @@ class Core:
         for step in next(steps for r, steps in self._links if r() is root):
             if step is None:
                 raise fault("assign", "STORE.C2", f"this Tensor of shape {self.shape} is a view with padding or repetition")
-            uop = UOp(step.op, (uop, *step.src), step.arg)
+            uop = step.upon(uop)
         return uop
 
     def _assigned(self, value: Operand) -> UOp:

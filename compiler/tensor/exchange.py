@@ -53,13 +53,13 @@ class Exchange(Creation):
         """A Tensor on the array's own memory, where that is contiguous and of a dtype of the language."""
         if not isinstance(array, np.ndarray):
             raise fault("from_numpy", None, f"{type(array).__name__} is no array", SpecTypeError)
-        return cls.of(storage.leaf(array))
+        return cls.of(storage.leaf(array, shared=True))
 
     @classmethod
     def from_dlpack(cls, source: Any) -> Self:
         """A Tensor on the memory of any CPU array with `__dlpack__`."""
         try:
-            return cls.of(storage.leaf(np.from_dlpack(source)))
+            return cls.of(storage.leaf(np.from_dlpack(source), shared=True))
         except (AttributeError, BufferError, RuntimeError, TypeError) as e:
             raise fault("from_dlpack", None, str(e), SpecTypeError) from e
 

@@ -7,7 +7,8 @@
 4. The results are packed in a Tuple, of which `Function(Tuple(results), inputs, captured)` is made.
 5. Each Tensor returned is a GetTuple; the containers of the result are kept.
 
-A function may call others: their bodies own their Params.
+A function may call others: their bodies own their Params. Checks of indices in a body are attached to the Function, of what the
+indices are with these arguments (`uops.compiler.tensor.checks`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from uops.compiler.tensor import storage
+from uops.compiler.tensor.checks import UNCHECKED, Check, attach, checks_of
 from uops.compiler.tensor.realize import tracing
 from uops.compiler.tensor.tensor import Tensor
 from uops.spec import build as B
@@ -52,8 +54,12 @@ def _trace(f: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     values = list(dict.fromkeys(t.uop for t in _tensors(result)))
     if not values:
         raise SpecError(f"@function {name} returns no Tensor")
-    bodies, captured = _closed(values, [before[u] for u in inputs])
+    order = list(dict.fromkeys(u for v in values for u in scope_nodes(v)))
+    bodies, captured = _closed(values, order, [before[u] for u in inputs])
     node = B.function(B.tuple_(*bodies), *inputs, *captured)
+    if any(u.tag == UNCHECKED for u in order):
+        node = node.replace(tag=UNCHECKED)
+    node = attach(node, _hoist_checks(order, {before[u]: u for u in inputs}))
     place = {v: k for k, v in enumerate(values)}
     out: R = _map(result, lambda t: Tensor.of(B.get(node, place[t.uop])))
     return out
@@ -82,24 +88,37 @@ def _tensors(value: Any) -> list[Tensor]:
     return found
 
 
-def _closed(values: list[UOp], inputs: list[UOp]) -> tuple[list[UOp], list[UOp]]:
-    """The values in terms of Params, and the captured Buffers, which are arguments after the inputs."""
-    done: dict[UOp, UOp] = {}
-    for slot, u in enumerate(inputs):
-        param = B.param(slot, u.shape, u.dtype)
-        memory = u.src[0] if u.op is Op.RESHAPE else u
-        done[memory] = storage.shaped(param, memory.shape)
-        done[u] = param
-    captured: list[UOp] = []
-    order = [u for v in values for u in scope_nodes(v)]
-    for u in order:
-        if u in done:
-            continue
-        if u.op is Op.BUFFER:
-            captured.append(u)
-            done[u] = B.param(len(inputs) + len(captured) - 1, u.shape, u.dtype)
-            continue
-        own = u.src[: len(u.src) - len(operands(u))]
-        src = (*own, *(done[s] for s in operands(u)))
-        done[u] = u if src == u.src else u.replace(src=src)
+def _closed(values: list[UOp], order: list[UOp], inputs: list[UOp]) -> tuple[list[UOp], list[UOp]]:
+    """The values in terms of Params, and the captured Buffers, which are arguments after the inputs. `order` has their nodes."""
+    done = _placed({u: B.param(slot, u.shape, u.dtype) for slot, u in enumerate(inputs)})
+    captured = [u for u in order if u.op is Op.BUFFER and u not in done]
+    done |= {u: B.param(len(inputs) + k, u.shape, u.dtype) for k, u in enumerate(captured)}
+    _rebuild(order, done)
     return [done[v] for v in values], captured
+
+
+def _hoist_checks(order: list[UOp], arguments: dict[UOp, UOp]) -> tuple[Check, ...]:
+    """The Checks of indices in the body, with the arguments in place of their stand-ins: they hold of each call."""
+    done = _placed(arguments)
+    checks = [c for u in order for c in checks_of(u)]
+    for c in checks:
+        _rebuild(scope_nodes(c.node), done)
+    return tuple(dict.fromkeys(c._replace(node=done[c.node]) for c in checks))
+
+
+def _placed(values: dict[UOp, UOp]) -> dict[UOp, UOp]:
+    """What stands for each stand-in and for the memory that it is a Reshape of."""
+    done = dict(values)
+    for u, value in values.items():
+        if u.op is Op.RESHAPE:
+            done[u.src[0]] = storage.shaped(value, u.src[0].shape)
+    return done
+
+
+def _rebuild(order: list[UOp], done: dict[UOp, UOp]) -> None:
+    """Enter the nodes of a scope, sources first, on what `done` has in place of their sources."""
+    for u in order:
+        if u not in done:
+            own = u.src[: len(u.src) - len(operands(u))]
+            src = (*own, *(done[s] for s in operands(u)))
+            done[u] = u if src == u.src else u.replace(src=src)

@@ -1,8 +1,8 @@
 """Indexing: integers, slices with steps, None, Ellipsis and Tensors of integers, read and assigned; gather.
 
 Slices are Shrink, Flip and, with a step, Reshape into groups. A Tensor index is an Index of the first axis: negative values count
-from the end, and one out of range is a Trap (R45), also of a gather. Several Tensor indices are zipped, as in NumPy: their axes
-become one, indexed by a linear position.
+from the end, and one out of range raises IndexError when the value is realized (R163). Several Tensor indices are zipped, as in
+NumPy: their axes become one, indexed by a linear position.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from uops.compiler.tensor.checks import Check, attach
 from uops.compiler.tensor.core import Core, Shape, Step
 from uops.compiler.tensor.faults import fault, shown, whole
 from uops.compiler.tensor.networks import Networks
@@ -41,21 +42,25 @@ class _Cut(NamedTuple):
 
 
 class Indexing(Networks):
-    """`t[...]`, `t[...] = v`, gather, one_hot."""
+    """`t[...]`, `t[...] = v`, take, gather, one_hot."""
 
     __slots__ = ()
 
     def __getitem__(self, key: Item) -> Self:
+        """The elements that `key` names; an index out of range raises IndexError when the value is realized, if it is data."""
+        return self._at(key, "__getitem__")
+
+    def _at(self, key: Item, method: str) -> Self:
         items = self._items(key)
         axes = [i for i in items if i is not None]
         t = self._cut([self._cut_of(k, i) for k, i in enumerate(axes)], [i is None for i in items])
         if not any(isinstance(i, Core) for i in items):
             return t
-        return t._pick(items)
+        return t._pick(items, method)
 
     def __setitem__(self, key: Item, value: Any) -> None:
-        """Assign through the view `self[key]` (see `assign`)."""
-        self[key].assign(value)
+        """Assign through the view `self[key]` (see `assign`). Of several values for one element the last stays (R164)."""
+        self._at(key, "__setitem__").assign(value)
 
     def _items(self, key: Item) -> list[Item]:
         """One item per axis, and None for each new axis: Ellipsis filled in, arrays and lists as Tensors."""
@@ -141,7 +146,21 @@ class Indexing(Networks):
 
     # Tensor indices
 
-    def _pick(self, items: Sequence[Item]) -> Self:
+    def take(self, index: Any, axis: int | None = None, unchecked: bool = False) -> Self:
+        """The elements that integers name: `self[index]` on `axis`, or of the flattened Tensor without one.
+
+        An index out of range raises IndexError when the value is realized; with `unchecked` nobody looks (R163).
+        """
+        t, k = (self.flatten(), 0) if axis is None else (self, self._axis("take", axis, "INDEX.C2"))
+        item = self._item(index)
+        if not isinstance(item, (int, np.integer, Core)):
+            raise fault("take", "INDEX.C4", f"an index of type {type(item).__name__}")
+        key = (*[_KEEP] * k, item)
+        if not isinstance(item, Core):
+            return t[key]
+        return t._pick(t._items(key), "take", flattened=axis is None, unchecked=unchecked)
+
+    def _pick(self, items: Sequence[Item], method: str, flattened: bool = False, unchecked: bool = False) -> Self:
         """`self` holds the sliced axes; here the Tensor indices among `items` are applied."""
         indices = [i for i in items if isinstance(i, Core)]
         advanced = [k for k, i in enumerate(items) if i is not None and not isinstance(i, slice)]
@@ -154,7 +173,10 @@ class Indexing(Networks):
         sizes = front.shape[: len(axes)]
         linear = self._linear(indices, sizes, shape)
         picked = front.flatten(0, len(axes) - 1) if len(axes) > 1 else front
-        out = picked._moved(B.at(picked.uop, linear.reshape(-1).uop)).reshape(shape + front.shape[len(axes) :])
+        named = [k for k, i in enumerate(i for i in items if i is not None) if isinstance(i, Core)]
+        checks = [Check(i.uop, n, method, None if flattened else k) for i, n, k in zip(indices, sizes, named)]
+        node = attach(B.at(picked.uop, linear.reshape(-1).uop), tuple(checks), unchecked)
+        out = picked._moved(node).reshape(shape + front.shape[len(axes) :])
         before = axes[0] if together else 0
         s, order = len(shape), list(range(len(shape), out.ndim))
         return out.permute(*order[:before], *range(s), *order[before:])
@@ -189,10 +211,11 @@ class Indexing(Networks):
         """Where a position is one of `n`."""
         return (self >= 0) & (self < n) if self.dtype.is_signed else self < n
 
-    def gather(self, dim: int, index: Self) -> Self:
+    def gather(self, dim: int, index: Self, unchecked: bool = False) -> Self:
         """out[i0, ..., ik] = self[i0, ..., index[i0, ..., ik], ..., ik], the index on axis `dim`.
 
-        No other extent of `index` exceeds this Tensor's. Spec: Index of the flattened Tensor at the row-major position.
+        No other extent of `index` exceeds this Tensor's. An index out of range raises IndexError when the value is realized; with
+        `unchecked` nobody looks (R163). Spec: Index of the flattened Tensor at the row-major position.
         """
         k, index = self._axis("gather", dim, "INDEX.C2"), self._tensor("index", index)
         if index.ndim != self.ndim or any(m > n for j, (m, n) in enumerate(zip(index.shape, self.shape)) if j != k):
@@ -208,7 +231,8 @@ class Indexing(Networks):
             total = t if total is None else total * n + t
         assert total is not None
         place = named if self.ndim == 1 else named._within(self.shape[k]).where(total, -1)
-        return self.of(B.at(self.flatten().uop, place.reshape(-1).uop)).reshape(index.shape)
+        checks = (Check(index.uop, self.shape[k], "gather", k),)
+        return self.of(attach(B.at(self.flatten().uop, place.reshape(-1).uop), checks, unchecked)).reshape(index.shape)
 
     def one_hot(self, num_classes: int) -> Self:
         """int32 (..., num_classes): 1 at the position that each element names, nowhere for one out of range."""

@@ -2,7 +2,8 @@
 
 `capture` turns nodes of the front end into a closed TENSOR graph and its inputs. Buffers become Params numbered in order of first
 use, so graphs of one structure are one node whatever data they carry, and each is compiled once per backend. `install` sets the
-runner (`uops.backends.api` does); `use` names the backend of a block.
+runner (`uops.backends.api` does); `use` names the backend of a block. Indices are checked where values are realized
+(`uops.compiler.tensor.checks`, R163): a captured graph is the program alone.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from __future__ import annotations
 import contextvars
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uops.compiler.config import default
 from uops.compiler.tensor.chains import joined
 from uops.spec import build as B
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, Trap
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.result import Result
+
+if TYPE_CHECKING:
+    from uops.compiler.tensor.checks import Check
 
 DEFAULT_BACKEND = "llvm"
 #: Programs kept per thread, the least recently used dropped first.
@@ -30,6 +34,8 @@ CACHE_SIZE = 256
 Program = Callable[[Mapping[str, Any]], Result]
 Runner = Callable[[UOp, str], Program]
 _BODIED = frozenset({Op.FUNCTION, Op.CALL})
+#: What Checks of indices are attached to.
+_CHECKED = frozenset({Op.INDEX, Op.FUNCTION})
 
 
 class Captured(NamedTuple):
@@ -45,6 +51,7 @@ class _State:
 
 
 _backend: contextvars.ContextVar[str] = contextvars.ContextVar("uops_backend", default=DEFAULT_BACKEND)
+_unchecked: contextvars.ContextVar[bool] = contextvars.ContextVar("uops_unchecked", default=False)
 _tracing: contextvars.ContextVar[str] = contextvars.ContextVar("uops_tracing", default="")
 _local = threading.local()
 
@@ -56,13 +63,15 @@ def install(runner: Runner) -> None:
 
 
 @contextmanager
-def use(backend: str) -> Iterator[None]:
-    """Realize on the backend of that name inside the block, unless a call names another."""
-    token = _backend.set(backend)
+def use(backend: str | None = None, *, unchecked: bool | None = None) -> Iterator[None]:
+    """Realize on the backend of that name inside the block, unless a call names another; with `unchecked`, nobody looks whether
+    indices are in range (R163). None leaves a choice as it is outside."""
+    tokens = _backend.set(backend or _backend.get()), _unchecked.set(_unchecked.get() if unchecked is None else unchecked)
     try:
         yield
     finally:
-        _backend.reset(token)
+        _backend.reset(tokens[0])
+        _unchecked.reset(tokens[1])
 
 
 @contextmanager
@@ -75,14 +84,29 @@ def tracing(name: str) -> Iterator[None]:
         _tracing.reset(token)
 
 
-def compute(nodes: Sequence[UOp], backend: str | None) -> list[tuple[Any, bool]]:
-    """The array of each node, by one program, and whether the node depends on no data."""
+def compute(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = None) -> list[tuple[Any, bool]]:
+    """The array of each node, by one program, and whether the node depends on no data. Raises SpecIndexError for an index out of
+    range, unless `unchecked`."""
     if _tracing.get():
         raise SpecError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
     state = _Capture()
     closed = [state.closed(u) for u in nodes]
-    values = _program(_packed(closed, state.fresh), backend or _backend.get())(state.inputs).values
-    return [(value, c is u) for value, c, u in zip(values, closed, nodes, strict=True)]
+    checks = {} if (_unchecked.get() if unchecked is None else unchecked) else state.checks()
+    program = _program(_packed([*closed, *checks], state.fresh), backend or _backend.get())
+    try:
+        values = program(state.inputs).values
+    except Trap:
+        _explain(checks.values(), backend)
+        raise
+    for check, number in zip(checks.values(), values[len(nodes) :], strict=True):
+        check.judge(number)
+    return [(value, c is u) for value, c, u in zip(values, closed, nodes)]
+
+
+def _explain(checks: Iterable[Check], backend: str | None) -> None:
+    """Raise SpecIndexError if an index out of range is why a backend that ends with a Trap gave no values."""
+    for check in checks:
+        check.find(compute([check.node], backend, unchecked=True)[0][0])
 
 
 def _packed(nodes: Sequence[UOp], memories: int) -> UOp:
@@ -120,11 +144,13 @@ class _Capture:
     """One graph in the making: `done` maps a node of the front end to its closed form."""
 
     def __init__(self) -> None:
-        from uops.compiler.tensor.storage import array_of, is_stand_in, known  # NumPy, which naming a backend does not need
+        from uops.compiler.tensor import checks, storage  # NumPy, which naming a backend does not need
 
-        self.array_of, self.known, self.is_stand_in = array_of, known, is_stand_in
+        self.array_of, self.known, self.is_stand_in = storage.array_of, storage.known, storage.is_stand_in
+        self.of = checks
         self.inputs: dict[str, Any] = {}
         self.done: dict[UOp, UOp] = {}
+        self.indexed: list[UOp] = []
         self.fresh = 0
 
     def closed(self, root: UOp) -> UOp:
@@ -142,6 +168,15 @@ class _Capture:
                 self.done[u] = self.made(u, sources)
         return self.done[root]
 
+    def checks(self) -> dict[UOp, Check]:
+        """The Checks of computed indices, by the number that the program computes for each. Raises SpecIndexError for data."""
+        found: dict[UOp, Check] = {}
+        for u in self.indexed:  # grows while an index is closed that the graph itself does not hold
+            for c in self.of.checks_of(u):
+                if not c.look():
+                    found.setdefault(c.farthest(self.closed(c.node)), c)
+        return found
+
     def below(self, u: UOp) -> tuple[UOp, ...]:
         """What is to be closed before `u`: the leaf that holds its value, or its sources."""
         if u.op in _BODIED:
@@ -156,9 +191,12 @@ class _Capture:
             raise SpecError(f"Param {u.arg.slot} is free in the graph of a Tensor: it has no value")
         closed = tuple(self.done[s] for s in sources)
         if u.op in _BODIED:
-            closed = (u.src[0], *closed)
+            closed = (self.of.strip_tags(u.src[0]) if u.tag == self.of.UNCHECKED else u.src[0], *closed)
         elif sources is not u.src:
             return closed[0]
+        if u.op in _CHECKED:
+            self.indexed.append(u)
+            return u.replace(src=closed, tag=None if u.tag == self.of.UNCHECKED else u.tag)
         return u if closed == u.src else u.replace(src=closed)
 
     def memory(self, u: UOp) -> UOp:

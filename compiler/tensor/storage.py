@@ -23,16 +23,21 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _arrays: weakref.WeakKeyDictionary[UOp, Array] = weakref.WeakKeyDictionary()
 _stand_ins: weakref.WeakSet[UOp] = weakref.WeakSet()
 _known: weakref.WeakKeyDictionary[UOp, UOp] = weakref.WeakKeyDictionary()
+#: Least and greatest element of each Buffer whose memory nobody else holds; None before they are asked for.
+_ranges: weakref.WeakKeyDictionary[UOp, tuple[int, int] | None] = weakref.WeakKeyDictionary()
 
 
-def leaf(array: Array) -> UOp:
-    """A fresh Buffer with this array's elements, in its shape. The array's memory is shared where it is contiguous."""
+def leaf(array: Array, shared: bool = False) -> UOp:
+    """A fresh Buffer with this array's elements, in its shape, on the array's memory where that is contiguous; `shared` if others
+    may hold that memory."""
     dtype = as_dtype(array.dtype)
     flat = np.ascontiguousarray(array, numpy_dtype(dtype)).reshape(-1)
     flat = flat.view()
     flat.flags.writeable = False
     buffer = B.buffer(flat.size, dtype)
     _arrays[buffer] = flat
+    if not shared:
+        _ranges[buffer] = None
     return shaped(buffer, array.shape)
 
 
@@ -61,11 +66,28 @@ def array_of(buffer: UOp) -> Array | None:
 
 def value_of(u: UOp) -> Array | None:
     """The read-only array of a node that needs no computation: a Buffer with data, or a Reshape of one."""
-    source = u
-    while source.op is Op.RESHAPE:
-        source = source.src[0]
+    source = _unshaped(u)
     found = _arrays.get(source) if source.op is Op.BUFFER else None
     return None if found is None else found.reshape(u.shape)
+
+
+def range_of(u: UOp) -> tuple[int, int]:
+    """Least and greatest element of a node that needs no computation, of integers, not empty. Remembered, but for
+    memory that others may hold: that is read at each call."""
+    buffer = _unshaped(u)
+    found = _ranges.get(buffer)
+    if found is None:
+        array = _arrays[buffer]
+        found = int(array.min()), int(array.max())
+        if buffer in _ranges:
+            _ranges[buffer] = found
+    return found
+
+
+def _unshaped(u: UOp) -> UOp:
+    while u.op is Op.RESHAPE:
+        u = u.src[0]
+    return u
 
 
 def known(u: UOp) -> UOp | None:
@@ -76,7 +98,7 @@ def known(u: UOp) -> UOp | None:
 def remember(u: UOp, array: Array, constant: bool) -> UOp:
     """The leaf that stands for `u`, whose value is `array`. A constant node may outlive every Tensor, in a cache of programs: its
     array is not kept for it."""
-    found = leaf(array)
+    found = leaf(array, shared=True)  # a backend may give memory that it was given
     if not constant:
         _known[u] = found
     return found

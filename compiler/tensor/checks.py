@@ -1,0 +1,143 @@
+"""Checks of indices that are data: each names an element that exists, or the realization raises IndexError (R163).
+
+A method that takes a Tensor of indices attaches Checks to the node that it makes, unless bounds prove the range. They are no part
+of the graph. `realize` collects the Checks of what it computes: data are looked at before the run, and each computed index adds
+one number to the program, its index farthest out of range. A node that is made unchecked carries the tag UNCHECKED, which tells it
+from the same node with Checks; no program has it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import NamedTuple
+
+import numpy as np
+
+from uops.compiler.tensor import storage
+from uops.spec import build as B
+from uops.spec import dtypes as dt
+from uops.spec.dtypes import DType
+from uops.spec.errors import SpecIndexError
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
+
+UNCHECKED = "unchecked"
+
+#: Ops that give all elements of their first source, and no others.
+_SAME_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.EXPAND, Op.CAST})
+
+
+class Check(NamedTuple):
+    """Elements of `node` count elements of `extent`, negative ones from the end. `method` and `axis` are the user's; the axis is
+    None where the Tensor is flattened."""
+
+    node: UOp
+    extent: int
+    method: str
+    axis: int | None
+
+    @property
+    def least(self) -> int:
+        """The least index allowed; the greatest is extent - 1."""
+        return -self.extent if self.node.dtype.is_signed else 0
+
+    def holds(self, low: float, high: float) -> bool:
+        """Return True if indices from `low` to `high` are in range."""
+        return self.least <= low and high < self.extent
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether there is nothing to look at: no index, or bounds in range."""
+        bounds = self.node.min_max
+        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds))
+
+    # Data
+
+    def look(self) -> bool:
+        """Return True if the indices are data in range, False if they are computed. Raises SpecIndexError for data out of range."""
+        u = storage.known(self.node) or self.node
+        array = storage.value_of(u)
+        if array is None:
+            return self._is_of_data(u)
+        if not self.holds(*storage.range_of(u)):
+            self.find(array)
+        return True
+
+    def find(self, indices: storage.Array) -> None:
+        """Raise SpecIndexError for the first of these indices that is out of range, if any is."""
+        indices = np.reshape(indices, self.node.shape)
+        outside = (indices < self.least) | (indices >= self.extent)
+        if outside.any():
+            position = tuple(map(int, np.unravel_index(int(np.argmax(outside)), indices.shape)))
+            raise self.error(int(indices[position]), position)
+
+    def _is_of_data(self, u: UOp) -> bool:
+        """Return True if the indices are elements of data in range, moved or cast; False if that is not known."""
+        casts: list[DType] = []
+        while storage.value_of(u) is None:
+            if u.op not in _SAME_ELEMENTS or not u.src[0].dtype.is_integer:
+                return False
+            casts += [u.dtype] if u.op is Op.CAST else []
+            u = storage.known(u.src[0]) or u.src[0]
+        low, high = storage.range_of(u)
+        return self.holds(low, high) and all(d.min <= low and high <= d.max for d in casts)
+
+    # Computed indices
+
+    def farthest(self, index: UOp) -> UOp:
+        """What `judge` takes: the greatest of the indices, counted from the least one allowed, in unsigned words."""
+        word = _word(index.dtype)
+        counted = B.cast(index, word)
+        if self.least:
+            counted = B.add(counted, B.const(-self.least, word))
+        return B.reduce(counted, Op.MAX, range(len(index.shape))) if index.shape else counted
+
+    def judge(self, number: storage.Array) -> None:
+        """Raise SpecIndexError if the value of `farthest` says that an index is out of range."""
+        found, word = int(np.reshape(number, ())), _word(self.node.dtype)
+        if found >= self.extent - self.least:
+            index = (found + self.least) % (1 << word.bits)
+            is_negative = self.node.dtype.is_signed and index >> (word.bits - 1)
+            raise self.error(index - (1 << word.bits) if is_negative else index)
+
+    def error(self, index: int, position: tuple[int, ...] | None = None) -> SpecIndexError:
+        """The error for an index out of range, found at `position` of the indices if that is known."""
+        at = "" if not position else f" at {position[0] if len(position) == 1 else position}"
+        axis = "the flattened Tensor" if self.axis is None else f"axis {self.axis}"
+        wanted = f"expected {self.least} to {self.extent - 1}" if self.extent else "it has no elements"
+        return SpecIndexError(
+            f"Tensor.{self.method}: index {index}{at} is out of range for {axis} of extent {self.extent}: {wanted} (R163)"
+        )
+
+
+_checks: weakref.WeakKeyDictionary[UOp, tuple[Check, ...]] = weakref.WeakKeyDictionary()
+
+
+def attach(u: UOp, checks: tuple[Check, ...], unchecked: bool = False) -> UOp:
+    """`u` with those of its Checks that nothing proves; with the tag in their place if it is to be unchecked."""
+    open_ = tuple(c for c in checks if not c.is_proved)
+    if not open_:
+        return u
+    if unchecked:
+        return u.replace(tag=UNCHECKED)
+    _checks.setdefault(u, open_)
+    return u
+
+
+def checks_of(u: UOp) -> tuple[Check, ...]:
+    """The Checks that come with a node."""
+    return _checks.get(u, ())
+
+
+def strip_tags(root: UOp) -> UOp:
+    """`root` without the tag UNCHECKED on any node, of bodies too."""
+    done: dict[UOp, UOp] = {}
+    for u in toposort(root):
+        src, tag = tuple([done[s] for s in u.src]), None if u.tag == UNCHECKED else u.tag
+        done[u] = u if src == u.src and tag is u.tag else u.replace(src=src, tag=tag)
+    return done[root]
+
+
+def _word(d: DType) -> DType:
+    """Unsigned words of as many bits as an index has."""
+    return dt.DTYPES[f"uint{d.bits or dt.int64.bits}"]
