@@ -380,9 +380,7 @@ def record_read(storage: Storage, bit: int, access: Ref | Access, before: int) -
 
 
 def record_write(storage: Storage, access: Access, before: int) -> None:
-    """Log a write; a Trap when it races with a read or a write, or writes an element twice (R55)."""
-    if not access.ref.once and np.count_nonzero(access.span()) != touched(access.ref, access.live).size:
-        raise Trap(f"{describe(access.node)} writes an element of {storage.key} twice: its target is no injective view (R51, R55)")
+    """Log a write; a Trap when it races with a read or with another write (R55). Of one element's values the last stays (R164)."""
     if (storage.read_bits | storage.write_bits) & ~before:
         _no_race(storage, access, storage.writes, storage.write_bits & ~before)
         _no_race(storage, access, storage.reads, storage.read_bits & ~before)

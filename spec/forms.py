@@ -210,6 +210,21 @@ def _loaded(u: UOp, ctx: Context) -> str | None:
 LOADED = _form(Where.BODY, _VALUE_OPS, "values are read from memory by Load only", _loaded, "R51")
 
 
+def _written_once(u: UOp, ctx: Context) -> str | None:
+    """Index vectors of constants on the way to the buffer name each position once (R55)."""
+    view = u.src[0]
+    while view.src:
+        if view.op is Op.INDEX:
+            for i in view.src[1:]:
+                if i.op is Op.STACK and all(s.op is Op.CONST for s in i.src) and len(set(i.src)) != len(i.src):
+                    return "an index vector names an element twice"
+        view = view.src[0]
+    return None
+
+
+WRITTEN_ONCE = _form(Where.BODY, Op.STORE, "no element is written twice", _written_once, "R55")
+
+
 def _bool_condition(u: UOp, ctx: Context) -> str | None:
     return None if u.src[0].dtype is dt.bool_ else f"got {u.src[0].dtype}"
 

@@ -114,6 +114,8 @@ def reason_against(s: Schedule, opt: OptOp, machine: Machine = PLAIN) -> str | N
     reason = legal(opt, s.axes, done=s.done, descriptors=machine.tensor_cores)
     if reason is None and isinstance(opt, Split):
         reason = _memory_forbids(s, opt)
+    if reason is None and isinstance(opt, Swap):
+        reason = _swap_reorders(s, opt)
     if reason is None and isinstance(opt, TC):
         reason = _no_product(s, opt, machine)
     return reason or _accumulated(s, opt) or _too_many_lanes(s, opt, machine)
@@ -155,6 +157,23 @@ def _memory_forbids(s: Schedule, opt: Split) -> str | None:
         return f"LOCAL memory is filled once per iteration of axis {opt.axis}, and {opt.target.name} iterations share it (R55)"
     if r.arg.axis_id in s.fixed and opt.target is not AxisType.LOOP:
         return f"iterations of axis {opt.axis} may meet in one element, and {opt.target.name} has no order (R55, R57)"
+    return _split_reorders(s, opt)
+
+
+def _split_reorders(s: Schedule, opt: Split) -> str | None:
+    """Why a Split would change the order of iterations that may meet: its new loop nests inside of all others."""
+    r = s.ranges[opt.axis]
+    if r.arg.axis_id in s.fixed and (opt.top or any(k > r.arg.axis_id for k in s.fixed)):
+        inside = "it counts in the longer steps" if opt.top else "another such axis stands between them"
+        return f"iterations of axis {opt.axis} may meet in one element, and the new loop is the innermost: {inside} (R57, R158)"
+    return None
+
+
+def _swap_reorders(s: Schedule, opt: Swap) -> str | None:
+    """Why a Swap would change the order of iterations that may meet."""
+    low, high = sorted(int(s.ranges[k].arg.axis_id) for k in (opt.axis, opt.other))
+    if len(s.fixed & {low, high}) == 2 or (s.fixed & {low, high} and any(low < k < high for k in s.fixed)):
+        return f"iterations of axes {opt.axis} and {opt.other}, or between them, may meet in one element (R57, R158)"
     return None
 
 

@@ -186,10 +186,12 @@ def _compared(kind: Kind, place: str, wanted: Numbers, found: Numbers) -> Verdic
 
 
 def in_order(before: Sequence[Site], after: Sequence[Site]) -> tuple[Sequence[Site], Sequence[Site]]:
-    """The Stores to one memory, where memory holds an index of them: their executions may meet, and the last one stays. Then they
-    are those of one iteration of the outer loops that all of them have, which are done in order before and after (R57, R158)."""
+    """The Stores to one memory, where their executions may meet, as memory holds an index of them, or the counters before are no
+    digits: the last one stays. Then they are those of one iteration of the outer loops that all of them have, which are done in
+    order before and after (R57, R158, R164)."""
     sites = (*before, *after)
-    if not before or not after or all(exact(s.index) and not any(v.loaded for v in T.unknowns(s.index)) for s in sites):
+    is_held = any(not exact(s.index) or any(v.loaded for v in T.unknowns(s.index)) for s in sites)
+    if not before or not after or not (is_held or any(not mixed_radix(s) for s in before)):
         return before, after
     n = 0
     while all(len(s.loops) > n and AXIS_TABLE[s.loops[n].arg.type].ordered for s in sites):

@@ -43,12 +43,10 @@ class Memory:
         return array(ref.dtype, ref.shape, out), bit
 
     def store(self, ref: Ref, value: Sequence[Answer], mask: int, gate: Sequence[bool] | None = None) -> int:
-        """Write the elements whose gate holds; Trap where two of them meet (R55)."""
+        """Write the elements whose gate holds, one after the other: the last value of an element stays (R164)."""
         live = [k for k in range(len(ref.places)) if gate is None or gate[k]]
         places = [self._place(ref, k) for k in live]
         touched = [b for p in places for b in p]
-        if len(set(touched)) < len(touched):
-            raise Trap(f"R55: one Store writes an element of {ref.storage.name} twice")
         bit = self._access(ref.storage, touched, True, mask)
         for k, p in zip(live, places, strict=True):
             ref.storage.put(p, value[k])

@@ -84,6 +84,8 @@ class Patchwork:
                 sure = np.broadcast_to(live.best, places.shape) & ~unsure
             else:
                 sure = np.broadcast_to(live, places.shape)
+        if not ref.once:
+            sure, unsure = _last_writes(places, sure, unsure)
         if r.np.itemsize != f.np.itemsize:
             self._smear(ref, value, sure, unsure)
             return
@@ -126,6 +128,17 @@ class Patchwork:
         at = np.unique(np.concatenate([known, lost]) // own)
         self.open[at] = self.loose.reshape(-1, own)[at].any(1)
         self._forget(at[self.open[at]])
+
+
+def _last_writes(places: Array, sure: Array, unsure: Array) -> tuple[Array, Array]:
+    """`sure` and `unsure` without what a later element of the same Store writes over for certain (R164)."""
+    _, element = np.unique(places, return_inverse=True)
+    element, order = element.reshape(-1), np.arange(places.size)
+    last = np.full(places.size, -1)
+    writes = np.flatnonzero(sure)
+    last[element[writes]] = writes
+    stays = (order >= last[element]).reshape(places.shape)
+    return sure & stays, unsure & stays
 
 
 def _bytes(ref: Ref, places: Array) -> Array:

@@ -53,18 +53,6 @@ def _stored_dtype(u: UOp, ctx: Context) -> str | None:
     return None if buf.dtype is val.dtype else f"needs {buf.dtype}, got {val.dtype}"
 
 
-def _written_once(u: UOp, ctx: Context) -> str | None:
-    """Index vectors of constants on the way to the buffer name each position once (R55)."""
-    view = u.src[0]
-    while view.src:
-        if view.op is Op.INDEX:
-            for i in view.src[1:]:
-                if i.op is Op.STACK and all(s.op is Op.CONST for s in i.src) and len(set(i.src)) != len(i.src):
-                    return "an index vector names an element twice"
-        view = view.src[0]
-    return None
-
-
 r = Table(Family.LOAD)
 # fmt: off
 r(Op.LOAD, "Load", None, "buf alt? gate?",
@@ -86,7 +74,6 @@ r(Op.STORE, "Store", None, "buf val gate?", "Writes val into buf where the gate 
     Draft("gate has shape () or buf's", _gate_shape, "R52"),
     SAME_DEVICE,
     Draft("val and gate are sharded as buf is, or not at all", _shards_agree, "R74"),
-    Draft("no element is written twice", _written_once, "R55"),
 ], gradient=EFFECT, family=Family.STORE)
 # fmt: on
 ROWS = tuple(r.rows)

@@ -241,10 +241,29 @@ def test_r55_bytes_of_one_element_do_not_race_but_overlapping_views_do():
         run(B.sink(first, across), given)
 
 
-def test_r51_r55_a_target_with_a_repeated_element_traps():
+def test_r164_the_last_value_of_a_repeated_element_stays():
+    x, i = np.zeros((3, 4), np.int32), np.array([2, 0, 2, 2, 0], np.int32)
+    rows = B.reshape(buf(12), (3, 4))
+    given = {"b1": np.zeros(12, np.int32), "p0": np.arange(20, dtype=np.int32).reshape(5, 4), "p1": i}
+    got = run(B.after(rows, B.store(B.at(rows, B.param(1, (5,), dt.int32)), B.param(0, (5, 4), dt.int32))), given)
+    x[i] = given["p0"]
+    assert got.values[0].tolist() == x.tolist()
+    columns = B.permute(B.at(B.permute(rows, (1, 0)), B.param(1, (5,), dt.int32)), (1, 0))
+    got = run(
+        B.after(rows, B.store(columns, B.reshape(B.param(0, (15,), dt.int32), (3, 5)))), {**given, "p0": np.arange(15, dtype="i4")}
+    )
+    y = np.zeros((3, 4), np.int32)
+    y[:, i] = np.arange(15).reshape(3, 5)
+    assert got.values[0].tolist() == y.tolist()
+    with pytest.raises(Trap, match="out of bounds"):
+        run(
+            B.store(B.at(rows, B.param(1, (5,), dt.int32)), B.param(0, (5, 4), dt.int32)),
+            {**given, "p1": np.array([1, 1, 1, 1, 3], np.int32)},
+        )
+
+
+def test_r55_r164_a_gate_picks_among_the_values_of_an_element():
     target = B.at(buf(), B.stack(B.index(1), B.index(1)))
-    with pytest.raises(Trap, match="twice"):
-        run(B.store(target, param(2)), {**SIX, "p0": np.zeros(2, np.int32)})
     gate = B.param(1, (2,), dt.bool_)
     got = run(
         B.after(buf(), B.store(target, param(2), gate)), {**SIX, "p0": np.array([8, 9], np.int32), "p1": np.array([False, True])}

@@ -22,6 +22,10 @@ IN, OUT = buf(unique=12), buf(unique=11)
 P0, P1 = b.param(0, (4,), f32), b.param(1, (4,), f32)
 
 
+TILE = A.WmmaArg("tile", (16, 16, 16), dt.float16, f32, "GPU", 32)
+FRAGMENTS = tuple(n(Op.STACK, *[c(1.0, x)] * 8) for x in (dt.float16, dt.float16, f32))
+
+
 class Toy(NamedTuple):
     """A target."""
 
@@ -231,6 +235,14 @@ def _nests(d: Dialect) -> list[UOp]:
     ]
 
 
+def _twice(d: Dialect) -> list[UOp]:
+    if d is D.SCHEDULED:  # whose only vectors are fragments
+        place, value = n(Op.STACK, *(i(k % 7) for k in range(8))), n(Op.WMMA, *FRAGMENTS, arg=TILE)
+        return [launch(d, b.store(at(buf(8, unique=9, space=REG), place), value))]
+    place, value = n(Op.STACK, *(c(k, i32) for k in (1, 2, 1))), n(Op.STACK, *(c(float(k)) for k in range(3)))
+    return [launch(d, b.store(at(P0, place), value))]
+
+
 def _single(d: Dialect) -> list[UOp]:
     r, s = counter(d, 0), counter(d, 1)
     store = b.store(at(P0, r), c(1.0))
@@ -247,6 +259,7 @@ BREAKS: dict[str, Callable[[Dialect], list[UOp]]] = {
     "_scalar_or_fragment": _vectors, "_shape_or_fragment": _stacks,
     "_closes_its_kind": _kinds, "_kernel_buffer": _buffers, "all_same_shape": _shapes, "_one_shape": _two_shapes,
     "_index_arithmetic": _index_math, "_target": _targets, "_in_order": _order, "_nested": _nests, "_single_end": _single,
+    "_written_once": _twice,
 }  # fmt: skip
 
 for _d, _spec in DIALECTS.items():

@@ -167,12 +167,29 @@ def test_bytes_in_words_keep_the_result_in_any_tiling() -> None:
     graph = in_bytes()
     launch, (s,) = started(graph)
     given = {"p0": np.arange(24, dtype=np.uint8), "b1": np.zeros(6, np.uint32)}
-    for opts in ([Split(0, 4, AxisType.LOOP), Swap(0, 1)], [Split(0, 3, AxisType.LOOP, top=True)], [Padto(0, 7)]):
+    for opts in ([Split(0, 4, AxisType.LOOP)], [Split(0, 12, AxisType.LOOP), Split(1, 4, AxisType.LOOP)], [Padto(0, 7)]):
         t = s
         for opt in opts:
             t = apply(t, opt)
         got = run(with_schedules(launch, [t]), given).buffers["b1"]
         np.testing.assert_array_equal(got.view(np.uint8), np.arange(24))
+
+
+def test_no_opt_op_reorders_iterations_that_may_meet() -> None:
+    """R158: the last value of an element stays, so that a new loop, which is the innermost, has to count in steps of one."""
+    rows = b.reshape(b.buffer(12, dt.int32, unique=1), (3, 4))
+    _, (s,) = started(b.sink(b.store(b.at(rows, b.param(1, (6,), dt.int32)), b.param(0, (6, 4), dt.int32))))
+    assert s.fixed == {0} and len(s.outputs) == 2
+    apply(s, Swap(0, 1))  # the columns are free
+    tiled = apply(s, Split(0, 3, AxisType.LOOP))
+    assert tiled.fixed == {0, 2}
+    apply(apply(tiled, Split(2, 3, AxisType.LOOP)), Split(1, 2, AxisType.UPCAST))
+    assert apply(apply(tiled, Split(1, 2, AxisType.LOOP)), Swap(2, 3)).fixed == {0, 3}
+    top = Split(0, 3, AxisType.LOOP, top=True)
+    for before, opt in ((s, top), (tiled, Split(0, 2, AxisType.LOOP)), (tiled, Swap(0, 2))):
+        assert "R158" in (reason_against(before, opt) or "")
+    between = Schedule(s.name, tiled.effect, tiled.outputs, (), frozenset({0, 1}))
+    assert "R158" in (reason_against(between, Swap(0, 2)) or "")
 
 
 def test_swapping_keeps_which_loop_is_fixed() -> None:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from uops import Op, SpecError, Tensor
+from uops.backends.registry import get
+from uops.compiler import Config, compile
 from uops.compiler.tensor.realize import capture
 from uops.spec.node import toposort
 
@@ -117,6 +119,59 @@ def test_tensor_indices_name_the_elements_written(agree: Any) -> None:
     want[:, [2, 0]] = -1
     t = Tensor(X)
     t[:, Tensor([2, 0])] = -1
+    agree(t, want, 0)
+
+
+#: (shape, the key of an array or Tensor of indices, extent): indices that name elements several times.
+REPEATED: dict[str, tuple[tuple[int, ...], Callable[[Any], Any], int]] = {
+    "elements": ((50,), lambda i: i, 50),
+    "rows": ((6, 40), lambda i: i, 6),
+    "columns": ((40, 6), lambda i: (slice(None), i), 6),
+    "middle_axis": ((3, 5, 17), lambda i: (slice(None), i), 5),
+    "every_other_row": ((8, 12), lambda i: (slice(None, None, 2), i), 12),
+    "pairs": ((9, 7), lambda i: (i, i), 7),
+    "of_one": ((1, 3), lambda i: i, 1),
+}
+
+
+@pytest.mark.parametrize("backend", ["llvm", "c", "interp"])
+@pytest.mark.parametrize("name", REPEATED)
+def test_the_last_of_several_values_for_one_element_stays(name: str, backend: str, data: Any) -> None:
+    """R164, of data and of computed indices, from the end too, in one program and after another assignment."""
+    shape, key, extent = REPEATED[name]
+    for count in (2, 7, 64, 300):
+        i = data(count, dtype="int32", low=-extent, high=extent)
+        i = np.where(i < -extent, 0, i)
+        want = data(*shape)
+        t, before = Tensor(want), want.copy()
+        value = data(*want[key(i)].shape)
+        want[key(i)] = value
+        for index, new in ((Tensor(i), Tensor(value)), (Tensor(i) * 2 - Tensor(i), Tensor(value) * 1)):
+            t = Tensor(before)
+            t[key(index)] = new
+            assert np.array_equal(t.realize(backend=backend).numpy(), want)
+        want[key(i[::-1])] = 7
+        t[key(Tensor(i).flip(0))] = 7
+        assert np.array_equal(t.realize(backend=backend).numpy(), want)
+
+
+def test_no_schedule_changes_which_value_stays(data: Any) -> None:
+    """R158: with threads, without a schedule, and by schedules that are drawn."""
+    i = (np.arange(1000) * 7919 % 61).astype(np.int32)
+    value, want = data(1000, 33), data(61, 33)
+    t = Tensor(want)
+    t[Tensor(i)] = Tensor(value)
+    want[i] = value
+    graph, inputs = capture(t)
+    target: Any = get("llvm").target  # type: ignore[attr-defined]
+    for config in (Config(threads=2), Config(optimize=False), *(Config(forced=k) for k in range(8))):
+        assert np.array_equal(compile(graph, target, config)(inputs).values[0], want)
+
+
+def test_constant_indices_may_repeat(agree: Any) -> None:
+    t, want = Tensor(X), X.copy()
+    t[Tensor.stack(*(Tensor(k, dtype="uint32") for k in (1, 0, 1)))] = np.arange(36, dtype=np.float32).reshape(3, 3, 4)
+    want[[1, 0, 1]] = np.arange(36, dtype=np.float32).reshape(3, 3, 4)
     agree(t, want, 0)
 
 

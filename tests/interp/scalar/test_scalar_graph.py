@@ -332,11 +332,15 @@ def test_r55_disjoint_or_ordered_accesses_do_not_race(x):
     assert numbers(B.assign(B.assign(b, x), B.add(B.assign(b, x), 1)), DATA) == [2, 3, 4]
 
 
-def test_r55_one_store_to_one_element_twice_traps():
-    b = fresh(932)
-    twice = B.at(b, B.stack(B.index(1), B.index(1)))
-    with pytest.raises(Trap, match="R55"):
-        run(B.sink(B.store(twice, B.stack(B.const(4, int32), B.const(4, int32)))), {})
+def test_r164_of_one_store_the_last_value_of_an_element_stays():
+    twice = B.at(fresh(932), B.stack(*map(B.index, (1, 2, 1, 0, 2))))
+    value = B.stack(*(B.const(k, int32) for k in range(5)))
+    assert run(B.sink(B.store(twice, value)), {}).buffers["b932"].numbers == (3, 2, 4)
+    gate = B.stack(*map(B.const, (True, True, False, True, False)))
+    assert run(B.sink(B.store(twice, value, gate)), {}).buffers["b932"].numbers == (3, 0, 1)
+    again = B.store(twice, B.neg(value))
+    with pytest.raises(Trap, match="R55"):  # two Stores are still unordered
+        run(B.sink(B.store(twice, value), again), {})
 
 
 def test_stored_answers_keep_their_set():

@@ -62,6 +62,25 @@ def test_a_store_through_a_view_lands_where_it_should():
     assert found.contains(np.concatenate([[0, 0, 0], np.sin(X[2::-1]), [0, 0]]).astype(np.float32)).all()
 
 
+def test_r164_the_last_set_of_an_element_stays():
+    """Places 1, 1, 3, 3, 3: a number over a set, a set over a number, and a set that a gate leaves out over a set."""
+    place = b.stack(*map(b.index, (1, 1, 3, 3, 3)))
+    sine, plain = b.shrink(_sine(), (0,), (5,)), b.shrink(b.param(1, (8,), dt.float32), (0,), (5,))
+    is_set = b.stack(*map(b.const, (True, False, False, True, True)))
+    gate = b.stack(*map(b.const, (True, True, True, True, False)))
+    store = b.store(b.at(_buffer(), place), b.where(is_set, sine, plain), gate)
+    found = allowed(b.sink(store), {"p0": X, "p1": X, "b1": X}).buffers["b1"]
+    want = X.copy()
+    want[[1, 3]] = X[1], np.sin(X[3])
+    assert found.contains(want).all()
+    assert (found.width_ulps() > 0).tolist() == [k == 3 for k in range(8)]
+    other = want.copy()
+    for wrong in ((1, np.sin(X[0])), (3, X[2]), (3, np.sin(X[4]))):
+        other[:] = want
+        other[wrong[0]] = wrong[1]
+        assert not found.contains(other).all()
+
+
 def test_r30_the_bits_of_a_stored_set_are_points_or_any():
     stored = b.assign(_buffer(), _sine())
     same = allowed(b.bitcast(stored, dt.uint32), {"p0": X}).values[0]
