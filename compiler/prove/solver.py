@@ -14,6 +14,7 @@ import select
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -28,6 +29,8 @@ from uops.spec.record import dataclass as record
 LONGEST = 120.0
 GRACE = 5.0
 _START = 60.0
+#: Bytes that are written or read at once.
+_PIECE = 1 << 16
 
 #: A value of a model: a real number is a Fraction.
 Number = bool | int | Fraction
@@ -50,11 +53,12 @@ def version() -> str:
 
 @record(frozen=True, slots=True)
 class Answer:
-    """ "unsat", "sat" with the values asked for, or "unknown" with the reason."""
+    """ "unsat", "sat" with the values asked for, or "unknown" with the reason; `steps` is what it took."""
 
     result: str
     model: Mapping[str, Number]
     reason: str = ""
+    steps: int = 0
 
 
 @dataclass(slots=True)
@@ -70,24 +74,23 @@ class Worker:
     def ask(self, query: str, steps: int, wanted: Sequence[str] = ()) -> Answer:
         """The answer to one query."""
         task = {"query": query, "steps": steps, "seconds": self.seconds, "seed": self.seed, "ask": list(wanted)}
-        process = self._started()
-        assert process.stdin is not None
+        self._started()
         try:
-            process.stdin.write(json.dumps(task).encode() + b"\n")
-            process.stdin.flush()
-            line = self._line(self.seconds + GRACE)
+            found = json.loads(self._line(self.seconds + GRACE, json.dumps(task).encode() + b"\n"))
         except (BrokenPipeError, EOFError):
             self.close()
             return Answer("unknown", {}, "the solver's process died")
         except TimeoutError:
             self.close()
             return Answer("unknown", {}, "killed after its time")
-        found = json.loads(line)
+        except ValueError:
+            self.close()
+            return Answer("unknown", {}, "the solver's process gave no answer but other text")
         self.spent += found["spent"]
         model = {name: Fraction(v) if isinstance(v, str) else v for name, v in found["model"].items()}
-        return Answer(found["result"], model, found["reason"])
+        return Answer(found["result"], model, found["reason"], found["steps"])
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _started(self) -> None:
         if self.process is None:
             if find_spec("z3") is None:
                 raise NoSolver("the prover needs Z3: pip install 'uops[prove]'")
@@ -102,20 +105,25 @@ class Worker:
             except (EOFError, TimeoutError) as e:
                 self.close()
                 raise NoSolver(f"the solver's process does not start: {type(e).__name__}") from e
-        return self.process
 
-    def _line(self, seconds: float) -> bytes:
-        """One line of the worker; raises TimeoutError or EOFError."""
-        assert self.process is not None and self.process.stdout is not None
-        out = self.process.stdout.fileno()
-        while b"\n" not in self._rest:
-            ready, _, _ = select.select([out], [], [], seconds)
-            if not ready:
+    def _line(self, seconds: float, said: bytes = b"") -> bytes:
+        """One line of the worker, once it has taken what is `said`, within some seconds for both: it may neither read nor answer,
+        or write without an end. Raises TimeoutError, EOFError or BrokenPipeError."""
+        assert self.process is not None and self.process.stdout is not None and self.process.stdin is not None
+        out, into = self.process.stdout.fileno(), self.process.stdin.fileno()
+        os.set_blocking(into, False)
+        end = time.monotonic() + seconds
+        while said or b"\n" not in self._rest:
+            ready, takes, _ = select.select([out], [into] if said else [], [], max(0.0, end - time.monotonic()))
+            if (not ready and not takes) or time.monotonic() > end:
                 raise TimeoutError
-            data = os.read(out, 1 << 16)
-            if not data:
-                raise EOFError
-            self._rest += data
+            if takes:
+                said = said[os.write(into, said[:_PIECE]) :]
+            if ready:
+                data = os.read(out, _PIECE)
+                if not data:
+                    raise EOFError
+                self._rest += data
         line, self._rest = self._rest.split(b"\n", 1)
         return line
 

@@ -1,22 +1,28 @@
 """The process that holds Z3, and the only module that imports it.
 
 Reads one JSON object per line, {"query", "steps", "seconds", "seed", "ask"}, and answers each with {"result", "model", "reason",
-"spent"}: result is "unsat", "sat" or "unknown", model the values of the constants asked for (a real number as "n/d"), spent the
-seconds of processor time since the answer before. Started by `solver`, which limits its time and kills it where that does not end
-it; its memory is limited here.
+"steps", "spent"}: result is "unsat", "sat" or "unknown", model the values of the constants asked for (a real number as "n/d"),
+steps what it took of the steps that it was given, spent the seconds of processor time since the answer before. Started by `solver`,
+which limits its time and kills it where that does not end it, and ends with the process that started it, even while a query is at
+work; its memory is limited here.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import threading
 import time
 from typing import Any
 
 MEMORY = 2 << 30
+#: Seconds between two looks at whether somebody waits.
+_LOOK = 1.0
 
 
 def main() -> None:
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     _limit_memory()
     import z3
 
@@ -26,6 +32,13 @@ def main() -> None:
         found = _answer(z3, json.loads(line))
         found["spent"], before = (now := time.process_time()) - before, now
         print(json.dumps(found), flush=True)
+
+
+def _end_with(parent: int) -> None:
+    """End when the process that waits for answers is gone: nobody would stop a query of it."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK)
+    os._exit(0)
 
 
 def _limit_memory() -> None:
@@ -45,10 +58,16 @@ def _answer(z3: Any, task: dict[str, Any]) -> dict[str, Any]:
         solver.from_string(task["query"])
         result = str(solver.check())
     except (z3.Z3Exception, MemoryError) as e:
-        return {"result": "unknown", "model": {}, "reason": f"{type(e).__name__}: {e}"[:400]}
+        return {"result": "unknown", "model": {}, "reason": f"{type(e).__name__}: {e}"[:400], "steps": _steps(solver)}
     reason = solver.reason_unknown() if result == "unknown" else ""
     model = _model(z3, solver.model(), task["ask"]) if result == "sat" and task["ask"] else {}
-    return {"result": result, "model": model, "reason": reason}
+    return {"result": result, "model": model, "reason": reason, "steps": _steps(solver)}
+
+
+def _steps(solver: Any) -> int:
+    """What a solver has taken of its steps."""
+    found = solver.statistics()
+    return int(found.get_key_value("rlimit count")) if "rlimit count" in found.keys() else 0  # noqa: SIM118 - it is no mapping
 
 
 def _model(z3: Any, model: Any, wanted: list[str]) -> dict[str, bool | int | str]:

@@ -18,15 +18,17 @@ from uops.compiler.prove.semantics import mean
 from uops.compiler.prove.smt import Term
 from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
+from uops.compiler.validate.budget import Cost, pay, remaining
 from uops.compiler.validate.model import By, Claim, Counterexample, Verdict
-from uops.compiler.validate.terms import App, Cond, Interval, Lin, Numbers, Var
+from uops.compiler.validate.terms import App, Atom, Cond, Interval, Lin, Numbers, Var
 from uops.spec import dtypes as dt
 from uops.spec.ops import Op
 
 #: Points that are tried one by one, per claim.
 POINTS = 1 << 21
-#: Steps of the solver for one claim.
+#: Steps of the solver for one claim, and for one about what memory holds: such a proof takes few steps, or is not found.
 STEPS = 20_000_000
+HELD_STEPS = 1_000_000
 _INT64 = (1 << 62) - 1
 
 
@@ -39,10 +41,19 @@ def decide(c: Claim, worker: Worker) -> Verdict:
 
 
 def by_sums(c: Claim) -> bool:
-    """Whether intervals, and differences with what is given, show the claim."""
+    """Whether intervals, and differences with what is given, show the claim. An index is without the choices that its gate makes
+    (`terms.under`), so that the gate is looked at without them, too."""
     facts = facts_of(c.given)
+    if _is_shown(c.goal, facts):
+        return True
+    given = T.conjuncts(c.given)
+    chosen = [f for f, x in ((T.under(x, given), x) for x in facts) if f is not x]
+    return bool(chosen) and _is_shown(c.goal, [*facts, *chosen])
+
+
+def _is_shown(goal: Cond, facts: Sequence[Lin]) -> bool:
     known = tightened(facts)
-    return known is None or all(_follows(g, facts, known) for g in T.conjuncts(c.goal))
+    return known is None or all(_follows(g, facts, known) for g in T.conjuncts(goal))
 
 
 def facts_of(given: Cond) -> list[Lin]:
@@ -60,25 +71,26 @@ def facts_of(given: Cond) -> list[Lin]:
     return found  # type: ignore[return-value]
 
 
-def tightened(facts: Sequence[Lin]) -> dict[Var, Interval] | None:
-    """The bounds that single unknowns have where the facts hold; None where they cannot."""
-    known: dict[Var, Interval] = {}
+def tightened(facts: Sequence[Lin]) -> dict[Atom, Interval] | None:
+    """The bounds that single atoms have where the facts hold; None where they cannot."""
+    known: dict[Atom, Interval] = {}
     for _ in range(2):
         for f in facts:
-            top = T.bounds(f, known)[1]
+            spans = [(t, c, T.bounds(T.of(t), known)) for t, c in f.terms]
+            top = f.const + sum(c * high if c > 0 else c * low for _, c, (low, high) in spans)
             if top < 0:
                 return None
-            for t, c in f.terms:
-                if isinstance(t, Var):
-                    low, high = known.get(t, (t.low, t.high))
-                    rest = top - (c * high if c > 0 else c * low)  # the most that the others give
-                    known[t] = (max(low, -(rest // c)), high) if c > 0 else (low, min(high, rest // -c))
-                    if known[t][0] > known[t][1]:
-                        return None
+            for t, c, (low, high) in spans:
+                rest = top - (c * high if c > 0 else c * low)  # the most that the others give
+                now = (max(low, -(rest // c)), high) if c > 0 else (low, min(high, rest // -c))
+                if now[0] > now[1]:
+                    return None
+                if now != (low, high):
+                    known[t] = now
     return known
 
 
-def _follows(goal: Cond, facts: Sequence[Lin], known: Mapping[Var, Interval]) -> bool:
+def _follows(goal: Cond, facts: Sequence[Lin], known: Mapping[Atom, Interval]) -> bool:
     if goal.op == "or":
         return any(all(_follows(x, facts, known) for x in T.conjuncts(g)) for g in goal.args)  # type: ignore[arg-type]
     if goal.op != ">=0":
@@ -88,7 +100,7 @@ def _follows(goal: Cond, facts: Sequence[Lin], known: Mapping[Var, Interval]) ->
     return _at_least_zero(sum_, facts, known, 2)
 
 
-def _at_least_zero(a: Lin, facts: Sequence[Lin], known: Mapping[Var, Interval], depth: int) -> bool:
+def _at_least_zero(a: Lin, facts: Sequence[Lin], known: Mapping[Atom, Interval], depth: int) -> bool:
     """a >= 0, by its interval or as a fact times k plus something at least 0."""
     if T.bounds(a, known)[0] >= 0:
         return True
@@ -118,20 +130,14 @@ def grid(unknowns: Sequence[Var], limit: int = POINTS) -> dict[Var, Numbers] | N
 
 def exact(*found: Lin | Cond) -> bool:
     """Whether no step of these leaves int64, and each is known."""
-    for x in found:
-        if T.has_held(x):
+    if any(map(T.has_held, found)):
+        return False
+    for x in T.subterms(*found):
+        if isinstance(x, Lin):
+            if max(map(abs, T.bounds(x))) > _INT64 or any(abs(c) > _INT64 for _, c in x.terms):
+                return False
+        elif isinstance(x, App) and x.op in ("shl", "shr"):
             return False
-        pending: list[Lin | Cond | App | str] = [x]
-        while pending:
-            y = pending.pop()
-            if isinstance(y, Lin):
-                if max(map(abs, T.bounds(y))) > _INT64 or any(abs(c) > _INT64 for _, c in y.terms):
-                    return False
-                pending += [t for t, _ in y.terms if isinstance(t, App)]
-            elif not isinstance(y, str):
-                if isinstance(y, App) and y.op in ("shl", "shr"):
-                    return False
-                pending += y.args
     return True
 
 
@@ -160,9 +166,12 @@ def refuted(c: Claim, by: By, values: Mapping[str, int]) -> Verdict:
 # The solver
 
 
-def by_solver(c: Claim, worker: Worker) -> Verdict:
+def by_solver(c: Claim, worker: Worker, cost: Cost = Cost.STEPS) -> Verdict:
+    """What the solver says of a claim. Raises Spent."""
+    steps = remaining(cost, HELD_STEPS if cost is Cost.HELD_STEPS else STEPS)
     text, names, whole = query(c)
-    answer = worker.ask(text, STEPS, list(names))
+    answer = worker.ask(text, steps, list(names))
+    pay(cost, min(steps, answer.steps))
     if answer.result == "unsat":
         return Verdict(c.kind, c.place, By.SOLVER)
     if answer.result == "sat" and whole:
@@ -188,6 +197,12 @@ def _within(t: Term, v: Var) -> Term:
 
 
 def _condition(m: Model, c: Cond, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
+    if c not in known:
+        known[c] = _stated(m, c, at, known)
+    return known[c]
+
+
+def _stated(m: Model, c: Cond, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
     if c.op == "held":
         slot, element = c.args
         assert isinstance(element, Lin)

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import facts_of, tightened
 from uops.compiler.validate.sites import Site
-from uops.compiler.validate.terms import App, Cond, Interval, Lin, Var
+from uops.compiler.validate.terms import App, Atom, Cond, Interval, Lin, Var
+
+_Pairs = set[tuple[object, object]]
 
 
 def decoded(s: Site, element: Lin) -> Cond | None:
@@ -22,10 +24,11 @@ def decoded(s: Site, element: Lin) -> Cond | None:
     as the same where it stands in both. None where no such digits are to be found."""
     known = tightened(facts_of(s.condition)) or {}
     put: dict[Var, Lin] = {}
+    done: _Pairs = set()
     for t, c in s.index.terms:
         if isinstance(t, App) and any(v in s.counters for v in T.unknowns(t)):
             other = next((o for o, k in element.terms if k == c and isinstance(o, App) and o.op == t.op), None)
-            if other is None or not _unified(t, other, s, known, put):
+            if other is None or not _unified(t, other, s, known, put, done):
                 return None
     index = T.substituted(s.index, put)
     digits = [(v, c) for v, c in index.terms if isinstance(v, Var) and v in s.counters]
@@ -38,7 +41,7 @@ def decoded(s: Site, element: Lin) -> Cond | None:
     return T.both(T.both(T.is_zero(rest), checks), T.substituted(s.condition, put))
 
 
-def _digits(digits: Iterable[tuple[Var, int]], rest: Lin, known: Mapping[Var, Interval], put: dict[Var, Lin]) -> Lin:
+def _digits(digits: Iterable[tuple[Var, int]], rest: Lin, known: Mapping[Atom, Interval], put: dict[Var, Lin]) -> Lin:
     """Put the digits of `rest`; gives what is left of it."""
     ordered = sorted(digits, key=lambda d: -abs(d[1]))
     limits = [known.get(v, (v.low, v.high)) for v, _ in ordered]
@@ -54,24 +57,33 @@ def _digits(digits: Iterable[tuple[Var, int]], rest: Lin, known: Mapping[Var, In
     return rest
 
 
-def _unified(a: App, b: App, s: Site, known: Mapping[Var, Interval], put: dict[Var, Lin]) -> bool:
-    """Whether some counters of `s`, which are put, may make `b` of `a`; whether they do, the solver says."""
+def _unified(a: App, b: App, s: Site, known: Mapping[Atom, Interval], put: dict[Var, Lin], done: _Pairs) -> bool:
+    """Whether some counters of `s`, which are put, may make `b` of `a`; whether they do, the solver says. Pairs in `done` were
+    made alike, and those that cannot be end it all."""
+    if (a, b) in done:
+        return True
     if a.op != b.op or len(a.args) != len(b.args):
         return False
-    return all(_alike(x, y, s, known, put) for x, y in zip(a.args, b.args))
+    done.add((a, b))
+    return all(_alike(x, y, s, known, put, done) for x, y in zip(a.args, b.args))
 
 
-def _alike(x: Lin | Cond | str, y: Lin | Cond | str, s: Site, known: Mapping[Var, Interval], put: dict[Var, Lin]) -> bool:
+def _alike(
+    x: Lin | Cond | str, y: Lin | Cond | str, s: Site, known: Mapping[Atom, Interval], put: dict[Var, Lin], done: _Pairs
+) -> bool:  # fmt: skip
+    if (x, y) in done:
+        return True
     if isinstance(x, str) or isinstance(y, str):
         return x == y
+    done.add((x, y))
     if isinstance(x, Cond) or isinstance(y, Cond):
         same = isinstance(x, Cond) and isinstance(y, Cond) and x.op == y.op and len(x.args) == len(y.args)
-        return same and all(_alike(a, b, s, known, put) for a, b in zip(x.args, y.args))  # type: ignore[union-attr]
+        return same and all(_alike(a, b, s, known, put, done) for a, b in zip(x.args, y.args))  # type: ignore[union-attr]
     apps = [[(t, c) for t, c in z.terms if isinstance(t, App)] for z in (x, y)]
     if len(apps[0]) != len(apps[1]):
         return False
     for (t, c), (o, k) in zip(*apps):
-        if c != k or not _unified(t, o, s, known, put):
+        if c != k or not _unified(t, o, s, known, put, done):
             return False
     rest = Lin(x.const, tuple([(t, c) for t, c in x.terms if isinstance(t, Var) and t not in s.counters]))
     value = Lin(y.const, tuple([(t, c) for t, c in y.terms if isinstance(t, Var)]))

@@ -11,8 +11,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from uops.compiler.prove import smt
 from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
+from uops.compiler.validate.budget import Spent, limited
 from uops.compiler.validate.decide import decide
 from uops.compiler.validate.model import Claim, Counterexample, Kind, Verdict
 from uops.compiler.validate.races import races
@@ -30,21 +32,35 @@ WORLDS = 128
 
 
 def kernel(before: UOp, after: UOp, worker: Worker) -> list[Verdict]:
-    """Every obligation of a kernel, decided; those of the same form once."""
+    """Every obligation of a kernel, decided; those of the same form once. Where its budget is spent, the rest is one verdict that
+    is not decided."""
+    found: list[Verdict] = []
+    try:
+        with limited():
+            _decide(before, after, worker, found)
+    except Spent as e:
+        found.append(Verdict(found[-1].kind if found else Kind.BOUNDS, "the rest of the kernel", None, why=str(e)))
+    finally:
+        smt.forget()
+    return found
+
+
+def _decide(before: UOp, after: UOp, worker: Worker, found: list[Verdict]) -> None:
+    """Put the verdicts of a kernel into `found`. Raises Spent."""
     old, new = read(before), read(after)
-    found: dict[object, Verdict] = {}
+    done: set[object] = set()
     for s in new.sites:
         for c in (bounds(s), *widths(s)):
             key = c.given, c.goal
-            if key not in found:
-                found[key] = _shown(decide(c, worker), s)
-    if any(v.kind is Kind.BOUNDS and not v.proved for v in found.values()):
-        return list(found.values())
-    return [*found.values(), *_together(old, new, worker)]
+            if key not in done:
+                done.add(key)
+                found.append(_shown(decide(c, worker), s))
+    if all(v.proved for v in found if v.kind is Kind.BOUNDS):
+        found += _together(old, new, worker)
 
 
 def _together(old: Body, new: Body, worker: Worker) -> Sequence[Verdict]:
-    """What several accesses have to keep: for each value of the named variables, where these are few."""
+    """What several accesses have to keep: for each value of the named variables, where these are few. Raises Spent."""
     found: dict[tuple[Kind, str], Verdict] = {}
     for values in worlds(old, new):
         put = {v: Lin(n) for v, n in values.items()}
@@ -118,17 +134,11 @@ def _fits(w: App, given: Cond, s: Site) -> Claim:
     return Claim(Kind.WIDTH, f"{w.op[5:]} in the index of {s}", given, goal)
 
 
-def wraps(x: Lin | Cond | App | str) -> Iterator[App]:
+def wraps(x: Lin | Cond) -> Iterator[App]:
     """The numbers that a dtype may not hold, of loops and variables alone."""
-    if isinstance(x, Lin):
-        for t, _ in x.terms:
-            if isinstance(t, App):
-                yield from wraps(t)
-    elif not isinstance(x, str):
-        for a in x.args:
-            yield from wraps(a)
-        if isinstance(x, App) and x.op.startswith("wrap-") and not T.has_held(x) and not any(v.loaded for v in T.unknowns(x)):
-            yield x
+    for t in T.subterms(x):
+        if isinstance(t, App) and t.op.startswith("wrap-") and not T.has_held(t) and not any(v.loaded for v in T.unknowns(t)):
+            yield t
 
 
 def _shown(v: Verdict, s: Site) -> Verdict:

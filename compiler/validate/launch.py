@@ -27,6 +27,8 @@ from uops.spec.record import dataclass as record
 
 #: The passes, and steps of select, that change kernels one by one.
 PASSES = ("join", "optimize", "expand", *STEPS, "linearize")
+#: Seconds after which the solver is given up; steps limit its queries, long before, on any machine that works.
+SECONDS = 30.0
 #: Kernels whose verdicts are kept per process.
 KEPT = 4096
 
@@ -75,7 +77,7 @@ class _Process:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.worker = Worker()
+        self.worker = Worker(seconds=SECONDS)
         self.known: OrderedDict[tuple[UOp, ...], tuple[Verdict, ...]] = OrderedDict()
         self.counts: Counter[str] = Counter()
 

@@ -17,7 +17,7 @@ from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import POINTS, by_solver, by_sums, facts_of, renamed, tightened
 from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
 from uops.compiler.validate.sites import GROUPS, LANES, Body, Site, counter, private, size_of, spelled
-from uops.compiler.validate.terms import Cond, Interval, Numbers, Var
+from uops.compiler.validate.terms import Atom, Cond, Interval, Numbers, Var
 from uops.compiler.validate.writes import box, copy, executions, marks, mixed_radix
 from uops.spec.args import AddrSpace
 from uops.spec.axes import AxisType
@@ -214,7 +214,7 @@ def _numbered(counters: Sequence[Var], at: Mapping[Var, Numbers]) -> Numbers:
     return number
 
 
-def _along(v: Var, known: Mapping[Var, Interval], axes: Sequence[Var]) -> Numbers:
+def _along(v: Var, known: Mapping[Atom, Interval], axes: Sequence[Var]) -> Numbers:
     """The values of an unknown along its axis."""
     low, high = known.get(v, (v.low, v.high))
     k = axes.index(v)

@@ -69,7 +69,7 @@ class Site:
 
     def put(self, values: Mapping[Var, Lin]) -> Site:
         """The site where some unknowns have these values."""
-        done: dict[int, object] = {}
+        done: dict[object, object] = {}
         index, gate, within, size = (T.substituted(x, values, done) for x in (self.index, self.gate, self.within, self.size))
         return Site(self.kind, self.node, self.memory, index, gate, self.loops, self.lane, within, self.at, size, self.also)
 

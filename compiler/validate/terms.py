@@ -3,62 +3,132 @@
 Takes: nothing. Gives: `Lin`, a sum of multiples of atoms, and conditions over them. An atom is a `Var` (a loop counter, a lane, a
 named variable, or a value that memory holds) or an `App` of an operation that is not linear. Arithmetic of sums is all that is
 worked out here; every other operation stays as it was written. `bounds` gives intervals, `values` the numbers at many points.
+
+Terms are interned: equal ones are one object. A sum that stands many times in another, as the element of a gather of a gather does,
+is there once, and is looked at once. Terms that are made or looked at are paid for (`budget`).
 Spec: R01 to R05 and R08.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from uops.spec.record import dataclass
+from uops.compiler.validate.budget import Cost, pay
 
 #: What is known of a value of which nothing is known.
 FAR = 1 << 70
 
+Interval = tuple[int, int]
+_new = object.__new__
+_interned: weakref.WeakValueDictionary[tuple[object, ...], Any] = weakref.WeakValueDictionary()
 
-@dataclass(frozen=True, slots=True)
-class Var:
+
+class Term:
+    """Immutable, and compared by identity. What was worked out of a term stays with it: its interval, its unknowns, and whether
+    what memory holds stands in it."""
+
+    __slots__ = ("__weakref__", "_bounds", "_held", "_unknowns")
+
+    _bounds: Interval | None
+    _held: bool | None
+    _unknowns: tuple[Var, ...] | None
+
+    _put: ClassVar[tuple[Callable[[Any, object], None], ...]]
+
+    def __init_subclass__(cls) -> None:
+        cls._put = tuple([vars(cls)[name].__set__ for name in cls.__slots__])
+
+    @classmethod
+    def _unique(cls, *fields: object) -> Self:
+        """The term with these fields, which are those of its slots."""
+        pay(Cost.TERMS, 1)
+        key = (cls, *fields)
+        found: Self | None = _interned.get(key)
+        if found is None:
+            made = _new(cls)
+            for put, value in zip(cls._put, fields):
+                put(made, value)
+            for put in _MEMOS:
+                put(made, None)
+            found = _interned.setdefault(key, made)  # another thread may be faster
+        return found
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a term is immutable: cannot set {name}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"a term is immutable: cannot delete {name}")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(repr(getattr(self, n)) for n in self.__slots__)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), tuple(getattr(self, n) for n in self.__slots__)
+
+
+_MEMOS = tuple([vars(Term)[name].__set__ for name in Term.__slots__ if name != "__weakref__"])
+
+
+class Var(Term):
     """An unknown in [low, high]; `loaded`: what memory holds, or an operation on it that is not read here; `stored`: memory that
     the body changes holds it, so that more may be true of it."""
+
+    __slots__ = ("name", "low", "high", "loaded", "stored")  # noqa: RUF023 - the order of the fields
 
     name: str
     low: int
     high: int
-    loaded: bool = False
-    stored: bool = False
+    loaded: bool
+    stored: bool
+
+    def __new__(cls, name: str, low: int, high: int, loaded: bool = False, stored: bool = False) -> Var:
+        return cls._unique(name, low, high, loaded, stored)
 
 
-@dataclass(frozen=True, slots=True)
-class App:
+class App(Term):
     """An operation on sums (or conditions): idiv, mod, mul, max, and, or, xor, shl, shr, where, or wrap-N, the number that a dtype
     N stores, or table, of which the first argument numbers one of the others, or held-N-S, what the memory of argument S holds
     at an element, in a dtype N."""
 
+    __slots__ = ("op", "args")  # noqa: RUF023
+
     op: str
     args: tuple[Lin | Cond, ...]
+
+    def __new__(cls, op: str, args: tuple[Lin | Cond, ...]) -> App:
+        return cls._unique(op, args)
 
 
 Atom = Var | App
 
 
-@dataclass(frozen=True, slots=True)
-class Lin:
+class Lin(Term):
     """`const` + the sum of coefficient * atom, in the order in which the atoms were met."""
 
+    __slots__ = ("const", "terms")
+
     const: int
-    terms: tuple[tuple[Atom, int], ...] = ()
+    terms: tuple[tuple[Atom, int], ...]
+
+    def __new__(cls, const: int, terms: tuple[tuple[Atom, int], ...] = ()) -> Lin:
+        return cls._unique(const, terms)
 
 
-@dataclass(frozen=True, slots=True)
-class Cond:
+class Cond(Term):
     """A truth: `>=0`, `==0` of one sum; `and`, `or`, `not` of conditions; `true`; `held`, what the memory of an
     argument (by its slot) holds at an element."""
 
+    __slots__ = ("op", "args")  # noqa: RUF023
+
     op: str
-    args: tuple[Lin | Cond | str, ...] = ()
+    args: tuple[Lin | Cond | str, ...]
+
+    def __new__(cls, op: str, args: tuple[Lin | Cond | str, ...] = ()) -> Cond:
+        return cls._unique(op, args)
 
 
 TRUE = Cond("true")
@@ -113,28 +183,64 @@ def both(a: Cond, b: Cond) -> Cond:
 
 
 def conjuncts(c: Cond) -> list[Cond]:
-    if c.op == "and":
-        return [x for a in c.args for x in conjuncts(a)]  # type: ignore[arg-type]
-    return [] if c.op == "true" else [c]
+    """The conditions of which it is the conjunction, each once."""
+    found: dict[Cond, None] = {}
+    seen: set[Cond] = set()
+    pending: list[Cond] = [c]
+    while pending:
+        x = pending.pop()
+        if x.op == "and" and x not in seen:
+            seen.add(x)
+            pending += reversed(x.args)  # type: ignore[arg-type]
+        elif x.op not in ("and", "true"):
+            found[x] = None
+    return list(found)
 
 
-def substituted(x: Any, put: Mapping[Var, Lin], done: dict[int, Any] | None = None) -> Any:
-    """A sum or condition with sums in place of unknowns. `done` is what became of the objects that were met, by their ids: of
-    several, while all of them are alive."""
+def subterms(*roots: Lin | Cond | App, unless: str | None = None) -> list[Lin | Cond | App]:
+    """Every sum, condition and operation that stands in these, once, arguments first; iterative. Terms of which an attribute,
+    `unless`, was worked out are left out, with what stands in them alone."""
+    order: dict[Lin | Cond | App, None] = {}
+    stack: list[Any] = [*roots[::-1]]  # a None lies on a term whose arguments come before it
+    met: set[Term] = set()
+    while stack:
+        x = stack.pop()
+        if x is None:
+            order[stack.pop()] = None
+        elif x not in met and (unless is None or getattr(x, unless) is None):
+            met.add(x)
+            stack += (x, None, *_inside(x)[::-1])
+    pay(Cost.TERMS, len(order))
+    return list(order)
+
+
+def _inside(x: Lin | Cond | App) -> Sequence[Lin | Cond | App]:
+    """The terms that stand right in a term, but for unknowns."""
+    if isinstance(x, Lin):
+        return [t for t, _ in x.terms if isinstance(t, App)]
+    return [a for a in x.args if not isinstance(a, str)]
+
+
+def substituted(x: Any, put: Mapping[Var, Lin], done: dict[Any, Any] | None = None) -> Any:
+    """A sum or condition with sums in place of unknowns. `done` is what became of the terms that were met: of several."""
     done = {} if done is None else done
-    if id(x) in done:
-        return done[id(x)]
-    if isinstance(x, Cond):
-        made: Any = Cond(x.op, tuple([a if isinstance(a, str) else substituted(a, put, done) for a in x.args]))
-    else:
+    if x not in done:
+        for y in subterms(x):
+            if y not in done:
+                done[y] = _put(y, put, done) if any(v in put for v in unknowns(y)) else of(y) if isinstance(y, App) else y
+    return done[x]
+
+
+def _put(x: Lin | Cond | App, put: Mapping[Var, Lin], done: Mapping[Any, Any]) -> Lin | Cond:
+    """What becomes of a term, where `done` says it of those that stand in it; of an operation, a sum."""
+    if isinstance(x, Lin):
         made = Lin(x.const)
         for t, c in x.terms:
-            if isinstance(t, Var):
-                made = add(made, put[t] if t in put else of(t), c)
-            else:
-                made = add(made, _rebuilt(t.op, tuple([substituted(a, put, done) for a in t.args])), c)
-    done[id(x)] = made
-    return made
+            made = add(made, done[t] if isinstance(t, App) else put[t] if t in put else of(t), c)
+        return made
+    if isinstance(x, Cond):
+        return Cond(x.op, tuple([a if isinstance(a, str) else done[a] for a in x.args]))
+    return _rebuilt(x.op, tuple([done[a] for a in x.args]))
 
 
 def _rebuilt(op: str, args: tuple[Lin | Cond, ...]) -> Lin:
@@ -152,15 +258,23 @@ def settled(a: Lin) -> Lin:
 
 def under(a: Lin, known: Sequence[Cond]) -> Lin:
     """A sum where some conditions are known to hold: a choice by one of them is made."""
-    found = Lin(a.const)
-    for t, c in a.terms:
-        if isinstance(t, App) and known:
-            if t.op == "where" and t.args[0] in known:
-                found = add(found, under(_sum(t.args[1]), known), c)
-                continue
-            t = App(t.op, tuple([under(x, known) if isinstance(x, Lin) else x for x in t.args]))
-        found = add(found, of(t), c)
-    return found
+    if not known:
+        return a
+    done: dict[Any, Any] = {}
+    for x in subterms(a):
+        if isinstance(x, Lin):
+            found = Lin(x.const)
+            for t, c in x.terms:
+                found = add(found, done[t] if isinstance(t, App) else of(t), c)
+            done[x] = found
+        elif isinstance(x, App):
+            chosen = x.op == "where" and x.args[0] in known
+            done[x] = done[_sum(x.args[1])] if chosen else of(App(x.op, tuple([_under(y, done) for y in x.args])))
+    return _sum(done[a])
+
+
+def _under(x: Lin | Cond, done: Mapping[Any, Any]) -> Lin | Cond:
+    return done[x] if isinstance(x, Lin) else x
 
 
 def _sum(x: Lin | Cond) -> Lin:
@@ -168,48 +282,66 @@ def _sum(x: Lin | Cond) -> Lin:
     return x
 
 
-def unknowns(x: Lin | Cond | App | str, found: dict[Var, None] | None = None) -> dict[Var, None]:
-    """The unknowns of a sum or condition, in the order in which they stand there."""
+def unknowns(x: Lin | Cond | App, found: dict[Var, None] | None = None) -> dict[Var, None]:
+    """The unknowns of a sum or condition, in the order in which they stand there, after those that were found."""
     found = {} if found is None else found
-    if isinstance(x, Lin):
-        for t, _ in x.terms:
-            if isinstance(t, Var):
-                found[t] = None
-            else:
-                unknowns(t, found)
-    elif not isinstance(x, str):
-        for a in x.args:
-            unknowns(a, found)
+    found.update(dict.fromkeys(_told(x)._unknowns or ()))
     return found
 
 
-def has_held(x: Lin | Cond | App | str) -> bool:
+def has_held(x: Lin | Cond | App) -> bool:
     """Whether what memory holds at an element stands in it."""
-    if isinstance(x, str):
-        return False
-    if isinstance(x, Lin):
-        return any(isinstance(t, App) and has_held(t) for t, _ in x.terms)
-    return x.op == "held" or x.op.startswith("held-") or any(has_held(a) for a in x.args)
+    return bool(_told(x)._held)
+
+
+def _told(x: Lin | Cond | App) -> Lin | Cond | App:
+    """A term of which is known what stands in it."""
+    for y in subterms(x, unless="_unknowns") if x._unknowns is None else ():
+        parts = [t for t, _ in y.terms] if isinstance(y, Lin) else [a for a in y.args if not isinstance(a, str)]
+        found = dict.fromkeys(v for t in parts for v in ([t] if isinstance(t, Var) else t._unknowns or ()))
+        held = any(t._held for t in parts) or (not isinstance(y, Lin) and (y.op == "held" or y.op.startswith("held-")))
+        object.__setattr__(y, "_unknowns", tuple(found))
+        object.__setattr__(y, "_held", held)
+    return x
 
 
 # Intervals
 
-Interval = tuple[int, int]
+
+def bounds(a: Lin, known: Mapping[Atom, Interval] | None = None) -> Interval:
+    """An interval that holds the sum, where the atoms are in theirs, or in those that are `known`."""
+    if a._bounds is None:
+        for x in subterms(a, unless="_bounds"):
+            object.__setattr__(x, "_bounds", _bounds(x, {}, {}))
+    narrower: dict[Term, Interval] = {}
+    if known and any(isinstance(t, App) for t, _ in a.terms):
+        everywhere = any(isinstance(t, App) for t in known)
+        for x in subterms(a):
+            if everywhere or any(v in known for v in unknowns(x)):
+                low, high = narrower[x] = _bounds(x, known, narrower)
+                if isinstance(x, App) and x in known:
+                    narrower[x] = max(low, known[x][0]), min(high, known[x][1])
+    assert a._bounds is not None
+    return _bounds(a, known, narrower) if known else a._bounds
 
 
-def bounds(a: Lin, known: Mapping[Var, Interval] | None = None) -> Interval:
-    """An interval that holds the sum, where the unknowns are in theirs, or in those that are `known`."""
-    low = high = a.const
-    for t, c in a.terms:
-        x, y = _atom_bounds(t, known)
-        low, high = (low + c * x, high + c * y) if c > 0 else (low + c * y, high + c * x)
-    return low, high
+def _bounds(x: Lin | Cond | App, known: Mapping[Atom, Interval], narrower: Mapping[Term, Interval]) -> Interval:
+    """The interval of a term where `narrower` has those of its parts that are not the widest ones; of a truth, 0 or 1."""
+    if isinstance(x, Lin):
+        low = high = x.const
+        for t, c in x.terms:
+            a, b = known.get(t) or (t.low, t.high) if isinstance(t, Var) else narrower.get(t) or t._bounds or _NOWHERE
+            low, high = (low + c * a, high + c * b) if c > 0 else (low + c * b, high + c * a)
+        return low, high
+    if isinstance(x, Cond):
+        return 0, 1
+    return _app_bounds(x, [narrower.get(y) or y._bounds or _NOWHERE for y in x.args if isinstance(y, Lin)])
 
 
-def _atom_bounds(t: Atom, known: Mapping[Var, Interval] | None) -> Interval:
-    if isinstance(t, Var):
-        return (t.low, t.high) if known is None or t not in known else known[t]
-    args = [bounds(x, known) for x in t.args if isinstance(x, Lin)]
+_NOWHERE = (-FAR, FAR)
+
+
+def _app_bounds(t: App, args: Sequence[Interval]) -> Interval:
     rule = _BOUNDS.get(t.op)
     if rule is not None:
         return rule(*args)
@@ -285,28 +417,46 @@ Numbers = Any  # of NumPy, int64
 
 
 def values(x: Lin | Cond, at: Mapping[Var, Numbers]) -> Numbers:
-    """The value at each point; all unknowns are given, and no step leaves int64."""
-    if isinstance(x, Cond):
-        return _truth(x, at)
-    found: Numbers = np.int64(x.const)
+    """The value at each point; all unknowns are given, and no step leaves int64. What is not needed any more is not kept."""
+    order = subterms(x)
+    last = {y: k for k, z in enumerate(order) for y in _inside(z)}
+    found: dict[Any, Numbers] = {}
+    for k, y in enumerate(order):
+        found[y] = _RULE[type(y)](y, found, at)
+        for z in _inside(y):
+            if last[z] == k:
+                found.pop(z, None)
+    return found[x]
+
+
+def _total(x: Lin, found: Mapping[Any, Numbers], at: Mapping[Var, Numbers]) -> Numbers:
+    total: Numbers = np.int64(x.const)
     for t, c in x.terms:
-        found = found + (at[t] if isinstance(t, Var) else _applied(t, at)) * np.int64(c)
-    return found
+        total = total + (at[t] if isinstance(t, Var) else found[t]) * np.int64(c)
+        pay(Cost.POINTS, total.size)
+    return total
 
 
-def _truth(c: Cond, at: Mapping[Var, Numbers]) -> Numbers:
+def _truth(c: Cond, found: Mapping[Any, Numbers], at: Mapping[Var, Numbers]) -> Numbers:
     if c.op == "true":
         return np.True_
-    args = [values(a, at) for a in c.args if not isinstance(a, str)]
-    return _TRUTH[c.op](*args)
+    return _paid(_TRUTH[c.op](*[found[a] for a in c.args if not isinstance(a, str)]))
 
 
-def _applied(t: App, at: Mapping[Var, Numbers]) -> Numbers:
-    args = [values(a, at) for a in t.args if not isinstance(a, str)]
+def _applied(t: App, found: Mapping[Any, Numbers], at: Mapping[Var, Numbers]) -> Numbers:
+    args = [found[a] for a in t.args]
     if t.op in _VALUES:
-        return _VALUES[t.op](*args)
+        return _paid(_VALUES[t.op](*args))
     low, high = storage(t.op)
-    return (args[0] - low) % (high - low + 1) + low if high - low + 1 < 1 << 63 else args[0]
+    return _paid((args[0] - low) % (high - low + 1) + low if high - low + 1 < 1 << 63 else args[0])
+
+
+def _paid(numbers: Numbers) -> Numbers:
+    pay(Cost.POINTS, numbers.size)
+    return numbers
+
+
+_RULE: dict[type, Callable[..., Numbers]] = {Lin: _total, Cond: _truth, App: _applied}
 
 
 def _divided(a: Numbers, b: Numbers) -> Numbers:

@@ -8,12 +8,14 @@ again. Spec: Store; R45, R52, R146.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
 
 from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
+from uops.compiler.validate.budget import Cost, Spent
 from uops.compiler.validate.decide import POINTS, by_solver, exact, facts_of, grid, renamed, tightened
 from uops.compiler.validate.digits import decoded
 from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
@@ -292,7 +294,17 @@ def covers(before: Sequence[Site], after: Sequence[Site], worker: Worker) -> Ite
     """Each element that is written before is written after, and the other way around."""
     for some, others, words in ((before, after, "before"), (after, before, "after")):
         for s in some:
-            yield _found(among(s, others, Kind.COVER, f"{s} {words}"), worker)
+            if is_same(s, others):
+                yield Verdict(Kind.COVER, f"{s} {words}", By.STRUCTURE)
+            else:
+                yield _found(among(s, others, Kind.COVER, f"{s} {words}"), worker)
+
+
+def is_same(s: Site, others: Iterable[Site]) -> bool:
+    """Whether one of the others has the same element and the same condition in terms of the same unknowns: it touches the same."""
+    if any(v.loaded for v in T.unknowns(s.condition, T.unknowns(s.index))):  # such a name is of one body alone
+        return False
+    return any(o.index is s.index and set(T.conjuncts(o.condition)) == set(T.conjuncts(s.condition)) for o in others)
 
 
 #: What covers an access whose place, or gate, is a value of memory, where that went through memory of the kernel.
@@ -302,11 +314,14 @@ BY_VALUE = "what the index or the gate is, is a value: stages"
 def _found(c: Claim, worker: Worker) -> Verdict:
     """Whether the solver finds the iterations that `decoded` proposes right. If not, there may be others: nothing is refuted, and
     what depends on values of memory is left to the check of values."""
+    if T.has_held(c.given) or T.has_held(c.goal) or any(u.loaded for u in T.unknowns(c.goal, T.unknowns(c.given))):
+        with suppress(Spent):
+            if (v := by_solver(c, worker, Cost.HELD_STEPS)).proved:
+                return v
+        return Verdict(c.kind, c.place, By.INTERPRETER, why=BY_VALUE)
     v = by_solver(c, worker)
     if v.proved:
         return v
-    if T.has_held(c.given) or T.has_held(c.goal) or any(u.loaded for u in T.unknowns(c.goal, T.unknowns(c.given))):
-        return Verdict(c.kind, c.place, By.INTERPRETER, why=BY_VALUE)
     words = v.why if v.counterexample is None else f"no iteration was found, {v.counterexample.words}"
     return Verdict(c.kind, c.place, None, why=words)
 
@@ -413,6 +428,8 @@ def _reads(place: str, some: Sequence[Site], others: Sequence[Site], worker: Wor
     allowed = None if size is None else marks(others, size, None)
     for s in some:
         found = None if allowed is None or isinstance(allowed, Verdict) else _among_marks(s, allowed, place)
+        if found is None and is_same(s, others):
+            found = Verdict(Kind.READS, place, By.STRUCTURE)
         yield found or _found(among(s, others, Kind.READS, str(s)), worker)
 
 

@@ -1,6 +1,10 @@
 """The door to the solver: limits, deaths, and answers as data."""
 
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +16,10 @@ IMPOSSIBLE = "(declare-const x Int)(assert (> x x))"
 HARD = """(declare-const x (_ BitVec 80))(declare-const y (_ BitVec 80))
 (assert (= (bvmul x y) (_ bv1208925819335353221265601 80)))(assert (bvult x (_ bv1099511627776 80)))
 (assert (bvult y (_ bv1099511627776 80)))(assert (bvugt x (_ bv1 80)))(assert (bvugt y (_ bv1 80)))"""
+
+#: Three cubes that give 42: nobody has found small ones.
+ENDLESS = """(declare-const x Int)(declare-const y Int)(declare-const z Int)
+(assert (= 42 (+ (* x x x) (* y y y) (* z z z))))(assert (> (* x y z) 7))"""
 
 
 @pytest.fixture
@@ -61,6 +69,58 @@ def test_a_worker_that_dies_is_an_unknown(worker: Worker) -> None:
     worker.process.wait()
     assert worker.ask(PLAIN, 1_000_000).reason == "the solver's process died"
     assert worker.ask(PLAIN, 1_000_000).result == "sat"
+
+
+@pytest.mark.parametrize(
+    ("program", "reason"),
+    [
+        ("import time; time.sleep(60)", "killed after its time"),
+        ("while True: print(end='x' * 4096, flush=True)", "killed after its time"),
+        ("print('no answer', flush=True); input()", "the solver's process gave no answer but other text"),
+    ],
+    ids=["takes nothing", "writes without an end", "speaks of other things"],
+)
+def test_a_process_that_does_not_do_its_work_is_killed_on_time(
+    monkeypatch: pytest.MonkeyPatch, worker: Worker, program: str, reason: str
+) -> None:
+    """Also one that does not take the query, of more than a pipe holds, or writes as long as one reads."""
+    worker.process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    monkeypatch.setattr("uops.compiler.prove.solver.GRACE", 0.0)
+    worker.seconds = 1.0
+    query, lost, began = PLAIN + " " * 200_000, worker.process, time.monotonic()
+    assert worker.ask(query, 1_000_000).reason == reason
+    assert time.monotonic() - began < 10.0 and lost.poll() is not None
+    worker.seconds = 60.0
+    assert worker.ask(query, 1_000_000).result == "sat"
+
+
+def test_a_solver_ends_with_the_process_that_asked_it() -> None:
+    """Nobody is left to stop a query of it."""
+    script = f"""
+
+from uops.compiler.prove.solver import Worker
+w = Worker(seconds=100.0)
+w.ask("(assert true)", 1000)
+print(w.process.pid, flush=True)
+w.ask({ENDLESS!r}, 1 << 31)"""
+    asking = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert asking.stdout is not None
+    solver = int(asking.stdout.readline())
+    time.sleep(0.3)  # until it is at work
+    asking.kill()
+    asking.wait()
+    asking.stdout.close()
+    end = time.monotonic() + 10.0
+    while lives(solver):
+        assert time.monotonic() < end, "the solver is at work for nobody"
+        time.sleep(0.05)
+
+
+def lives(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_a_pool_gives_every_result() -> None:
