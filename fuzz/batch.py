@@ -1,24 +1,23 @@
 """Axes that go through a whole program: what is permuted along them in the inputs is permuted so in the output, and nothing else.
 
-Takes: values of a TENSOR program, and an axis that they have. Gives: along which axis each input would be permuted; None where
-some op lies across the axis, or an input would have to be permuted in two ways at once. Spec: the rows of Movement, Reduce and
-Elementwise, R41; shapes of numbers only.
+Takes: values of a TENSOR program, and an axis that they have, of two elements at least. Gives: along which axis each input would be
+permuted; None where some op lies across the axis, or an input would have to be permuted in two ways at once. Spec: the rows of
+Movement, Reduce and Elementwise, R41, R46.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from uops.spec.dialects import ELEMENTWISE
 from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ops import MARKERS, Op
 
+#: What has to be permuted for a node to be: its sources with their axes, None for a source that stays as it is.
+Below = list[tuple[UOp, int | None]]
 #: Inputs with elements.
-_LEAVES = frozenset({Op.PARAM, Op.BUFFER})
-#: Ops that leave every element of their sources where it is.
-_IN_PLACE = ELEMENTWISE | {Op.CONTIGUOUS}
-_MOVES = frozenset({Op.PERMUTE, Op.EXPAND, Op.RESHAPE, Op.PAD, Op.SHRINK, Op.FLIP})
+LEAVES = frozenset({Op.PARAM, Op.BUFFER})
 
 
 def along(values: Iterable[UOp], axis: int) -> dict[UOp, int] | None:
@@ -34,46 +33,85 @@ def along(values: Iterable[UOp], axis: int) -> dict[UOp, int] | None:
                 return None
             continue
         seen[u] = k
-        if u.op in _LEAVES:
+        if u.op in LEAVES:
             continue
         below = [(s, None) for s in u.src] if k is None else _below(u, k)
         if below is None:
             return None
         todo += below
-    return {u: k for u, k in seen.items() if u.op in _LEAVES and k is not None} or None
+    return {u: k for u, k in seen.items() if u.op in LEAVES and k is not None} or None
 
 
-def _below(u: UOp, k: int) -> list[tuple[UOp, int | None]] | None:
-    """What has to be permuted for `u` to be permuted along axis `k`: sources with their axes, None for one that stays as it is."""
-    if u.op in _IN_PLACE or u.op is Op.BITCAST:
-        return [(s, _broadcast(u, s, k)) for s in u.src]
-    if u.op is Op.REDUCE and len(u.src) == 1:
-        return [(u.src[0], k)]
-    if u.op not in _MOVES:
-        return None
-    source, place = u.src[0], _place(u, k)
-    if place is None:
-        return None
-    return [(source, None if u.op is Op.EXPAND and source.shape[place] == 1 else place)]
+def _below(u: UOp, k: int) -> Below | None:
+    """What has to be permuted for `u` to be permuted along axis `k`, which has a number of elements; None where nothing does it."""
+    through = THROUGH.get(u.op)
+    return None if through is None else through(u, k)
 
 
-def _broadcast(u: UOp, s: UOp, k: int) -> int | None:
-    """Of a source whose shape the op's ends with, but for extents of 1: its axis, None where it has one element for all."""
-    place = k - (len(u.shape) - len(s.shape))
-    return None if place < 0 or s.shape[place] != u.shape[k] else place
+def _operands(u: UOp, k: int) -> Below | None:
+    """Sources that broadcast (R41): each has the axis, or one element for all of it."""
+    found: Below = []
+    for s in u.src:
+        place = k - (len(u.shape) - len(s.shape))
+        extent = 1 if place < 0 else s.shape[place]
+        found.append((s, None if extent == 1 else place))
+    return found
 
 
-def _place(u: UOp, k: int) -> int | None:
-    """The axis of the first source that axis `k` of a movement is, or is made of one element of; None where it is neither."""
+def _bitcast(u: UOp, k: int) -> Below | None:
+    """Another item size makes an element of the last axis of several, or several of one (R46)."""
+    same = u.src[0].dtype.itemsize == u.dtype.itemsize
+    return [(u.src[0], k)] if same or k < len(u.shape) - 1 else None
+
+
+def _reduce(u: UOp, k: int) -> Below | None:
+    return [(u.src[0], k)] if len(u.src) == 1 and k not in u.arg.axes else None
+
+
+def _permute(u: UOp, k: int) -> Below | None:
+    return [(u.src[0], int(u.arg.order[k]))]
+
+
+def _reshape(u: UOp, k: int) -> Below | None:
+    """The axis with as many elements before it."""
     before, after = u.src[0].shape, u.shape
     if not all(isinstance(n, int) and n > 0 for n in (*before, *after)):
         return None
-    if u.op is Op.PERMUTE:
-        return int(u.arg.order[k])
-    if u.op is Op.RESHAPE:
-        outer = math.prod(after[:k])
-        return next((j for j, n in enumerate(before) if n == after[k] and math.prod(before[:j]) == outer), None)
-    if u.op is Op.EXPAND:
-        return k if before[k] in (1, after[k]) else None
-    moved = u.arg.flags[k] if u.op is Op.FLIP else before[k] != after[k]
-    return None if moved else k
+    outer = math.prod(after[:k])
+    place = next((j for j, n in enumerate(before) if n == after[k] and math.prod(before[:j]) == outer), None)
+    return None if place is None else [(u.src[0], place)]
+
+
+def _resized(u: UOp, k: int) -> Below | None:
+    """Pad and Shrink leave an axis alone that they give the extent it had."""
+    return [(u.src[0], k)] if u.src[0].shape[k] == u.shape[k] else None
+
+
+def _flip(u: UOp, k: int) -> Below | None:
+    return None if u.arg.flags[k] else [(u.src[0], k)]
+
+
+def _expand(u: UOp, k: int) -> Below | None:
+    """Operands of one source: the sizes are no elements."""
+    extent = u.src[0].shape[k]
+    return [(u.src[0], None if extent == 1 else k)] if extent in (1, u.shape[k]) else None
+
+
+#: How an axis goes through each op that it may go through.
+THROUGH: dict[Op, Callable[[UOp, int], Below | None]] = {
+    **dict.fromkeys(ELEMENTWISE | MARKERS, _operands),
+    Op.PERMUTE: _permute,
+    Op.FLIP: _flip,
+    Op.RESHAPE: _reshape,
+    Op.EXPAND: _expand,
+    Op.PAD: _resized,
+    Op.SHRINK: _resized,
+    Op.BITCAST: _bitcast,
+    Op.REDUCE: _reduce,
+}
+#: Ops of the TENSOR dialect that no axis is followed through, for what they may do to the order of elements: they choose or join
+#: elements (Index, Stack, Slice), move them between devices (Load, Replicated), or are of memory and bodies.
+ACROSS = frozenset(
+    {Op.BINARY, Op.INDEX, Op.STACK, Op.SLICE, Op.REPLICATED, Op.LOAD, Op.STORE, Op.AFTER, Op.GROUP, Op.SINK}
+    | {Op.FUNCTION, Op.CALL, Op.TUPLE, Op.GETTUPLE}
+)

@@ -24,6 +24,7 @@ from uops.fuzz.kinds import Sample
 from uops.fuzz.shrinks import values
 from uops.fuzz.stages import Outputs
 from uops.spec import build as b
+from uops.spec import dtypes as dt
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.record import dataclass
@@ -49,7 +50,7 @@ class Relation:
 def _one_value(s: Sample) -> tuple[int, ...] | None:
     """The shape of the root's value, where there is one and it has a rank."""
     u = s.graph
-    if u.op in (Op.TUPLE, Op.SINK, Op.GROUP, Op.FUNCTION, Op.STORE, Op.CALL) or isinstance(u.device, tuple):
+    if u.dtype is dt.void or isinstance(u.device, tuple):
         return None
     shape = tuple(u.shape)
     return tuple(int(n) for n in shape) if shape and all(isinstance(n, int) for n in shape) else None

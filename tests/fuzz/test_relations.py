@@ -10,16 +10,18 @@ from uops.compiler.compiled import steps
 from uops.compiler.passes import select
 from uops.compiler.rules import INDEXING
 from uops.fuzz import kinds
-from uops.fuzz.batch import along
+from uops.fuzz.batch import ACROSS, LEAVES, THROUGH, along
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.kinds import Sample
 from uops.fuzz.relations import IDENTITIES, RELATIONS, Relation, _above, _places, related, without
+from uops.fuzz.values import array
 from uops.interp import run
+from uops.interp.elementwise import KERNELS
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.dialects import Dialect
-from uops.spec.node import toposort
-from uops.spec.ops import Op
+from uops.spec.dialects import ELEMENTWISE, TENSOR_OPS, Dialect
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import UNARY, Op
 from uops.spec.verify import verify
 
 
@@ -93,6 +95,81 @@ def test_an_op_across_the_batch_is_seen() -> None:
     crossed = b.add(x, b.flip(x, (True, False)))
     assert along([crossed], 0) is None
     assert along([crossed], 1) == {x: 1}
+
+
+def test_every_op_of_tensor_programs_says_whether_an_axis_goes_through_it() -> None:
+    assert THROUGH.keys() | ACROSS | LEAVES | {Op.CONST} == TENSOR_OPS
+    assert len(THROUGH) + len(ACROSS) + len(LEAVES) + 1 == len(TENSOR_OPS)
+
+
+def _examples(op: Op) -> list[UOp]:
+    """Nodes of an op on square values, where another axis would be taken for the right one."""
+    d = next(d for d in (dt.float32, dt.uint8, dt.uint64, dt.bool_) if d in KERNELS.get(op, {d}))
+    x, row, column = b.param(0, (4, 4), d), b.param(1, (4,), d), b.param(2, (4, 1), d)
+    if op in ELEMENTWISE:
+        if op is Op.CAST:
+            return [b.cast(x, dt.int16), b.cast(row, dt.int16)]
+        if op is Op.WHERE:
+            return [UOp(op, (x, b.param(3, (4,), dt.int8), b.param(4, (4, 4), dt.int8)))]
+        if op in (Op.SHL, Op.SHR):
+            return [UOp(op, (x, row)), UOp(op, (column, x))]
+        count = 1 if op in UNARY else 3 if op is Op.MULACC else 2
+        return [UOp(op, (x, row, column)[:count]), UOp(op, (column, x, row)[:count]), UOp(op, (row, column, x)[:count])]
+    return {
+        Op.PERMUTE: [b.permute(x, (1, 0)), b.permute(b.param(5, (2, 2, 2), d), (1, 2, 0))],
+        Op.FLIP: [b.flip(x, (True, False)), b.flip(x, (False, True)), b.flip(x, (True, True))],
+        Op.RESHAPE: [b.reshape(x, s) for s in ((16,), (2, 2, 4), (4, 2, 2), (1, 4, 4), (4, 1, 4), (2, 8))],
+        Op.EXPAND: [b.expand(column, (4, 4)), b.expand(b.reshape(row, (1, 4)), (4, 4)), b.expand(x, (4, 4))],
+        Op.PAD: [b.pad(x, (1, 0), (6, 4)), b.pad(x, (0, 2), (4, 6)), b.pad(x, (0, 0), (4, 4))],
+        Op.SHRINK: [b.shrink(x, (1, 0), (2, 4)), b.shrink(x, (0, 2), (4, 2)), b.shrink(x, (0, 0), (4, 4))],
+        Op.BITCAST: [b.bitcast(b.param(6, s, source), to) for s, source, to in (
+            ((4, 4), dt.int32, dt.float32), ((4, 4), dt.int32, dt.uint8), ((4, 4), dt.uint8, dt.int32), ((4,), dt.int16, dt.int32),
+            ((2, 1), dt.uint16, dt.uint8), ((1, 1), dt.uint16, dt.uint8), ((2, 8), dt.uint8, dt.int32),
+        )],
+        Op.REDUCE: [b.reduce(x, Op.MAX, axes) for axes in ((0,), (1,), ())],
+    }.get(op, [UOp(op, (x,))])  # fmt: skip
+
+
+@pytest.mark.parametrize("op", THROUGH, ids=lambda op: op.name)
+def test_an_axis_that_goes_through_an_op_goes_through_its_values(op: Op) -> None:
+    """What is followed is so; of each op something is."""
+    found = 0
+    for u in _examples(op):
+        assert u.op is op
+        verify(u, Dialect.TENSOR)
+        leaves = [x for x in toposort(u) if x.op is Op.PARAM]
+        draw = SeededDraw(op.value)
+        inputs = {f"p{x.arg.slot}": array(draw, x.dtype, x.shape) for x in leaves}
+        for axis in [k for k, n in enumerate(u.shape) if n > 1]:
+            put = along([u], axis)
+            if put is None:
+                continue
+            order = np.roll(np.arange(u.shape[axis]), 1)
+            other = {k: np.take(v, order, put[x]) if (x := _leaf(leaves, k)) in put else v for k, v in inputs.items()}
+            (wanted,), (got,) = run(u, inputs).values, run(u, other).values
+            assert same(np.take(wanted, order, axis), got), (op, axis, u.shape)
+            found += 1
+    assert found
+
+
+def _leaf(leaves: list[UOp], key: str) -> UOp:
+    return next(x for x in leaves if f"p{x.arg.slot}" == key)
+
+
+def test_an_axis_of_bytes_that_make_words_is_none_of_a_batch() -> None:
+    """The elements of the last axis are of several of the source, or several are of one: no order of theirs is one of the source's."""
+    bytes_, words = b.param(0, (4, 8), dt.uint8), b.param(2, (1, 1, 1, 1), dt.uint16)
+    assert along([b.bitcast(bytes_, dt.int32)], 1) is None
+    assert along([b.bitcast(bytes_, dt.int32)], 0) == {bytes_: 0}
+    assert along([b.bitcast(bytes_, dt.int8)], 1) == {bytes_: 1}
+    beside = b.param(1, (1, 1, 1, 2), dt.uint8)
+    assert along([b.bitcast(words, dt.uint8), beside], 3) is None
+
+
+def test_an_extent_that_equals_the_axis_as_an_expression_is_no_single_element() -> None:
+    n = b.variable("n", 1, 8)
+    four = b.sub(b.add(n, 4), n)
+    assert along([b.expand(b.param(1, (four,), dt.int32), (4,))], 0) is None
 
 
 def test_most_programs_have_a_relation() -> None:
