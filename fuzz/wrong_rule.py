@@ -1,14 +1,15 @@
 """Which of the rewrite steps that a pass took is wrong: each is tried on values of its own.
 
 Takes: the steps of a log (`uops.compiler.log`). Gives: the first whose two sides differ. What is no arithmetic - a Load, a Range, a
-Param - is a leaf, and gets values from its min_max: ends, neighbours of 0, and others drawn by a seed. A step that differs is
-wrong, since a rule must hold for all values of its leaves; one that does not may still be. Nothing is said of a Range whose bound
-is another leaf. Of a float Max, which of two zeros it gives is left open (R11).
+Param - is a leaf, and gets values from its min_max: ends, neighbours of 0, and others drawn by a seed. A float may be NaN, too, of
+which bounds say nothing (R71). A step that differs is wrong, since a rule must hold for all values of its leaves; one that does not
+may still be. Nothing is said of a Range whose bound is another leaf. Of a float Max, which of two zeros it gives is left open (R11).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from uops.backends.arrays import STORAGE
 from uops.compiler.rewrite import Rewriter, Step
-from uops.fuzz.values import edge_bits, from_bits
+from uops.fuzz.values import edge_bits, float_bits, from_bits
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -32,6 +33,8 @@ Array = npt.NDArray[Any]
 TRIED = 256
 #: How far index leaves go from the value nearest to 0 that they may have.
 _FAR = 1 << 20
+#: Floats tried that lie evenly between the ends of a leaf.
+_BETWEEN = 9
 _INNER = ALU | {Op.CAST, Op.BITCAST, Op.CONST}
 
 
@@ -94,10 +97,10 @@ def _same(x: Array, y: Array, zeros: bool) -> Array:
 def _values(u: UOp, rng: np.random.Generator) -> Array:
     d = u.dtype
     if d.is_float:
-        return from_bits(rng.choice(_pool(d), TRIED), d)
-    if d.kind is Kind.BOOL:
-        return rng.integers(0, 2, TRIED).astype(np.bool_)
+        return from_bits(rng.choice(_pool(d, *(u.min_max or (-math.inf, math.inf))), TRIED), d)
     lo, hi = _bounds(u)
+    if d.kind is Kind.BOOL:
+        return rng.integers(lo, hi, TRIED, endpoint=True).astype(np.bool_)
     base = lo if d is dt.index and not -(1 << 63) <= lo <= hi < 1 << 63 else 0  # what no array of words holds
     found = rng.integers(lo - base, hi - base, TRIED, STORAGE[d].type, endpoint=True)
     edges = [v - base for v in (lo, hi, lo + 1, hi - 1, -1, 0, 1, 2, 3) if lo <= v <= hi]
@@ -105,9 +108,15 @@ def _values(u: UOp, rng: np.random.Generator) -> Array:
     return found.astype(object) + base if base else found
 
 
-@functools.cache
-def _pool(d: DType) -> Array:
-    return np.array(edge_bits(d), np.uint64)
+@functools.lru_cache(256)
+def _pool(d: DType, lo: float, hi: float) -> Array:
+    """The bits of NaNs, and from `lo` to `hi` of the edge cases, of both ends and of numbers between them."""
+    edges = np.array(edge_bits(d), np.uint64)
+    with np.errstate(invalid="ignore"):  # of signalling NaNs
+        values = from_bits(edges, d).astype(np.float64)
+    low, high = (min(max(v, -d.max_finite), d.max_finite) for v in (lo, hi))
+    between = [float_bits(d, low * (1 - t) + high * t) for t in np.linspace(0, 1, _BETWEEN).tolist()]
+    return np.concatenate([edges[np.isnan(values) | ((lo <= values) & (values <= hi))], np.array(between, np.uint64)])
 
 
 def _bounds(u: UOp) -> tuple[int, int]:

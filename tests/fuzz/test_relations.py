@@ -157,7 +157,7 @@ def _leaf(leaves: list[UOp], key: str) -> UOp:
 
 
 def test_an_axis_of_bytes_that_make_words_is_none_of_a_batch() -> None:
-    """The elements of the last axis are of several of the source, or several are of one: no order of theirs is one of the source's."""
+    """An element of the last axis is of several of the source, or several are of one."""
     bytes_, words = b.param(0, (4, 8), dt.uint8), b.param(2, (1, 1, 1, 1), dt.uint16)
     assert along([b.bitcast(bytes_, dt.int32)], 1) is None
     assert along([b.bitcast(bytes_, dt.int32)], 0) == {bytes_: 0}

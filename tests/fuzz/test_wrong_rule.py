@@ -12,6 +12,7 @@ from uops.fuzz.wrong_rule import taken, wrong_step
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.axes import AxisType
+from uops.spec.dtypes import DType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 
@@ -58,6 +59,27 @@ def test_values_far_from_0_are_tried(lo: int, hi: int) -> None:
     assert is_wrong(b.mod(n, b.index(2)), b.index(0))
     assert not is_wrong(b.sub(b.mul(n, b.index(2)), n), n)
     assert not is_wrong(b.lt(n, b.index(lo)), b.const(False))
+
+
+@pytest.mark.parametrize("d", dt.FLOATS, ids=lambda d: d.name)
+def test_a_float_leaf_has_values_between_its_bounds_and_is_NaN_R71(d: DType) -> None:
+    byte = b.load(b.at(b.param(0, (9,), dt.uint8), 0))
+    few = b.mod(byte, b.const(3, dt.uint8))
+    x = UOp(Op.INDEX, (b.stack(b.cast(few, d), b.const(1.0, d)), b.index(0)))
+    assert x.min_max == (0.0, 2.0)
+    assert not is_wrong(b.eq(x, b.const(3.0, d)), b.const(False))
+    assert not is_wrong(b.lt(x, b.const(0.0, d)), b.const(False))
+    assert is_wrong(b.lt(x, b.const(2.0, d)), b.const(True))
+    assert is_wrong(b.lt(b.const(0.0, d), x), b.const(True))
+    assert is_wrong(b.ge(x, b.const(0.0, d)), b.const(True))  # not where it is NaN
+    assert is_wrong(b.eq(b.trunc(x), x), b.const(True))
+
+
+def test_a_bool_leaf_has_values_between_its_bounds() -> None:
+    x = UOp(Op.INDEX, (b.stack(b.const(True), b.lt(N, N)), b.index(0)))
+    always = UOp(Op.INDEX, (b.stack(b.const(True), b.const(True)), b.index(0)))
+    assert is_wrong(x, b.const(True))
+    assert not is_wrong(always, b.const(True))
 
 
 def test_nothing_is_said_of_a_range_up_to_a_variable() -> None:
