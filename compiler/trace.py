@@ -8,7 +8,7 @@ looks: where no pass told (`uops.compiler.log`) there is no link. Spec: Lowering
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from uops.compiler.config import Config
@@ -84,7 +84,7 @@ class Trace:
         first = next((p for g in self.stages.values() if g.op is Op.LINEAR and len(p := parts(g)) == len(found)), found)
         return tuple(replace(part, name=named.name) for part, named in zip(found, first))
 
-    def links(self, stage: str) -> tuple[Links, ...]:
+    def links(self, stage: str) -> Iterator[Links]:
         """From the stage before `stage` to it, an entry per part of `stage` and part that it was made of: a joined kernel was made
         of several."""
         names = list(self.stages)
@@ -123,29 +123,25 @@ def _kernel(k: int, body: UOp, arguments: tuple[UOp, ...]) -> Part:
 
 # ------------------------------------------------------------------------------------------------------- part to part
 
-#: The moves to each graph, with their places in the log.
-_Moves = dict[UOp, list[tuple[int, Move]]]
+#: The moves to each graph and for each kernel (None: for all), with their places in the log.
+_Moves = Mapping[UOp, Mapping[int | None, list[tuple[int, Move]]]]
 
 
-def _links(before: UOp, after: UOp, log: Log) -> tuple[Links, ...]:
+def _links(before: UOp, after: UOp, log: Log) -> Iterator[Links]:
     old, new = parts(before), parts(after)
-    by_after: _Moves = {}
-    for at, m in enumerate(log.moves):
-        by_after.setdefault(m.after, []).append((at, m))
-    relations: dict[int, _Relation] = {}
-    passed = {u: (m.by, t) for _, m in by_after.get(after, ()) if m.before is before for u, t in m.put.items()}
-    found = []
+    known = _Known(log)
+    passed = _Passed(m for _, m in _moves_to(after, known.moves) if m.before is before)
+    starts: dict[int, dict[UOp, int]] = {}
     for j, k in _made_of(before, len(old), len(new), log):
-        chains = _chains(old[j].body, new[k].body, k, by_after, len(log.moves))
-        links = [
-            x for chain in chains or [[]] for x in _Composition(old[j].nodes(), _along(chain, relations)).links(new[k].nodes())
-        ]
+        if j not in starts:
+            starts[j] = {u: n for n, u in enumerate(old[j].nodes())}
+        nodes = new[k].nodes()
+        chains = _chains(old[j].body, new[k].body, k, known.moves, len(log.moves))
+        links = [x for chain in chains or [[]] for x in _compose(starts[j], [known.relation(m) for m in chain], nodes)]
         pairs: dict[tuple[UOp, UOp], Link] = {}
-        for x in sorted(links, key=lambda x: x.made) + _arguments(old[j], new[k], passed):
+        for x in sorted(links, key=lambda x: x.made) + passed.links(starts[j], new[k]):
             pairs.setdefault((x.source, x.target), x)
-        moves = [m for chain in chains for m in chain]
-        found.append(Links(j, k, tuple(pairs.values()), _decisions(moves, log), not chains))
-    return tuple(found)
+        yield Links(j, k, tuple(pairs.values()), known.decisions([m for chain in chains for m in chain]), not chains)
 
 
 def _made_of(before: UOp, old: int, new: int, log: Log) -> list[tuple[int, int]]:
@@ -155,7 +151,45 @@ def _made_of(before: UOp, old: int, new: int, log: Log) -> list[tuple[int, int]]
     join = next((m for m in log.moves if m.before is before and before.op is m.after.op is Op.LINEAR and m.put), None)
     if join is None:
         return [(0, k) for k in range(new)]
-    return [(j, k) for k, c in enumerate(join.after.src) for j, o in enumerate(before.src) if join.put.get(o, o) is c]
+    calls: dict[UOp | tuple[UOp, ...], list[int]] = {}
+    for j, o in enumerate(before.src):
+        calls.setdefault(join.put.get(o, o), []).append(j)
+    return [(j, k) for k, c in enumerate(join.after.src) for j in calls.get(c, ())]
+
+
+class _Known:
+    """What links between two stages share: moves by the graph that they gave, relations, decisions by the graph they are about."""
+
+    def __init__(self, log: Log) -> None:
+        self.moves: dict[UOp, dict[int | None, list[tuple[int, Move]]]] = {}
+        self.shared = _Shared()
+        self._relations: dict[int, _Relation] = {}
+        self._decided: dict[UOp, list[tuple[int, str, UOp]]] = {}
+        for at, m in enumerate(log.moves):
+            self.moves.setdefault(m.after, {}).setdefault(m.kernel, []).append((at, m))
+        for at, (what, graph, after) in enumerate(log.decisions):
+            self._decided.setdefault(graph, []).append((at, what, after))
+
+    def relation(self, move: Move) -> _Relation:
+        if id(move) not in self._relations:
+            self._relations[id(move)] = _Relation(move, self.shared)
+        return self._relations[id(move)]
+
+    def decisions(self, chain: Sequence[Move]) -> tuple[str, ...]:
+        graphs = {g for m in chain for g in (m.before, m.after)}
+        heard = [(at, what) for g in graphs for at, what, after in self._decided.get(g, ()) if after in graphs]
+        return tuple(dict.fromkeys(what for _, what in sorted(heard)))
+
+
+def _moves_to(graph: UOp, moves: _Moves) -> list[tuple[int, Move]]:
+    """The moves that gave `graph`, in order."""
+    return sorted((x for some in moves.get(graph, {}).values() for x in some), key=lambda x: x[0])
+
+
+def _moves_for(kernel: int, graph: UOp, moves: _Moves) -> list[tuple[int, Move]]:
+    """Those of them that are about the kernel, or about all."""
+    found = moves.get(graph, {})
+    return sorted((*found.get(None, ()), *found.get(kernel, ())), key=lambda x: x[0])
 
 
 def _chains(before: UOp, after: UOp, kernel: int, moves: _Moves, end: int) -> list[list[Move]]:
@@ -164,7 +198,7 @@ def _chains(before: UOp, after: UOp, kernel: int, moves: _Moves, end: int) -> li
     last = next((i for i in reversed(range(len(chain or ()))) if chain and chain[i].part), None)
     if chain is None or last is None:
         return [] if chain is None else [chain]
-    parts = [(at, m) for at, m in moves[chain[last].after] if m.part]
+    parts = [(at, m) for at, m in _moves_to(chain[last].after, moves) if m.part]
     return [[*head, m, *chain[last + 1 :]] for at, m in parts for head in _chains(before, m.before, kernel, moves, at)]
 
 
@@ -176,8 +210,8 @@ def _chain(before: UOp, after: UOp, kernel: int, moves: _Moves, end: int) -> lis
         u = pending.pop()
         if u is before:
             break
-        for position, m in moves.get(u, ()):
-            if m.before not in came and m.kernel in (None, kernel) and position < end:
+        for position, m in _moves_for(kernel, u, moves):
+            if m.before not in came and position < end:
                 came[m.before] = m
                 pending.append(m.before)
     if before not in came:
@@ -190,31 +224,31 @@ def _chain(before: UOp, after: UOp, kernel: int, moves: _Moves, end: int) -> lis
     return chain
 
 
-def _along(chain: Iterable[Move], known: dict[int, _Relation]) -> list[_Relation]:
-    for m in chain:
-        if id(m) not in known:
-            known[id(m)] = _Relation(m)
-    return [known[id(m)] for m in chain]
+class _Passed:
+    """What becomes of the arguments of kernels, by the moves from one whole program to the next."""
 
+    def __init__(self, moves: Iterable[Move]) -> None:
+        self.put = {u: (m.by, t) for m in moves for u, t in m.put.items()}
+        self.sources: dict[UOp, list[UOp]] = {}
+        for u, (_, put) in self.put.items():
+            for t in _targets(put):
+                self.sources.setdefault(t, []).append(u)
 
-def _decisions(chain: Sequence[Move], log: Log) -> tuple[str, ...]:
-    graphs = {g for m in chain for g in (m.before, m.after)}
-    return tuple(dict.fromkeys(what for what, before, after in log.decisions if before in graphs and after in graphs))
-
-
-def _arguments(old: Part, new: Part, passed: Mapping[UOp, tuple[str, UOp | tuple[UOp, ...]]]) -> list[Link]:
-    """What is passed to a kernel is passed on, was given to a value, or is what the memory plan put in its place."""
-    there = set(toposort(*new.arguments))
-    found = [Link(a, a, False, ()) for a in old.nodes() if a in there]
-    kept = {x.target for x in found}
-    for a in old.nodes():
-        by, put = passed.get(a, ("", ()))
-        for t in _targets(put):
-            if t in there and t is not a:
-                found += [
-                    Link(a, n, n is not t or a.op is not Op.BUFFER, (Cause(by),)) for n in toposort(t) if n is t or n not in kept
-                ]
-    return found
+    def links(self, old: Mapping[UOp, int], new: Part) -> list[Link]:
+        """What is passed to a kernel is passed on, was given to a value, or is what the memory plan put in its place."""
+        there = dict.fromkeys(toposort(*new.arguments))
+        found = [Link(a, a, False, ()) for a in sorted((a for a in there if a in old), key=old.__getitem__)]
+        kept = {x.target for x in found}
+        for a in sorted({a for t in there for a in self.sources.get(t, ()) if a in old}, key=old.__getitem__):
+            by, put = self.put[a]
+            for t in _targets(put):
+                if t in there and t is not a:
+                    found += [
+                        Link(a, n, n is not t or a.op is not Op.BUFFER, (Cause(by),))
+                        for n in toposort(t)
+                        if n is t or n not in kept
+                    ]
+        return found
 
 
 def _targets(put: UOp | tuple[UOp, ...]) -> tuple[UOp, ...]:
@@ -227,11 +261,77 @@ def _targets(put: UOp | tuple[UOp, ...]) -> tuple[UOp, ...]:
 _Arrow = tuple[UOp, bool, tuple[Cause, ...]]
 
 
+class _Graph:
+    """A graph that many moves may begin with: the place of each node in its order, and its users."""
+
+    def __init__(self, root: UOp) -> None:
+        self.place = {u: n for n, u in enumerate(toposort(root))}
+        self.users: dict[UOp, list[UOp]] = {}
+        for u in self.place:
+            for s in dict.fromkeys(u.src):
+                self.users.setdefault(s, []).append(u)
+
+
+class _Sources:
+    """The nodes of a graph of which those of the next one are known to have come."""
+
+    def __init__(self, graph: _Graph, known: Iterable[tuple[UOp, UOp]]) -> None:
+        self.graph = graph
+        self.image: dict[UOp, UOp] = {}
+        self.of: dict[UOp, list[UOp]] = {}
+        self.users: dict[UOp, int] = {}  # how many users all `of` a node have, more or less
+        for u, v in known:
+            self.add(u, v)
+
+    def add(self, u: UOp, v: UOp) -> None:
+        """Know that `u` became `v`."""
+        self.image[u] = v
+        self.of.setdefault(v, []).append(u)
+        self.users[v] = self.users.get(v, 0) + len(self.graph.users.get(u, ()))
+
+    def candidates(self, v: UOp) -> list[UOp]:
+        """The nodes that may have become `v`: users of what became one of its sources, of the one that has the fewest."""
+        if not v.src:
+            return [v] if v in self.graph.place else []
+        fewest = min(v.src, key=lambda s: self.users.get(s, 0))
+        return [u for x in self.of.get(fewest, ()) for u in self.graph.users.get(x, ()) if u.op is v.op]
+
+    def are_those_of(self, v: UOp, u: UOp) -> bool:
+        """Whether the sources of `v` are what those of `u` became, and `u` itself is not known to be another node."""
+        return u not in self.image and len(u.src) == len(v.src) and all(self.image.get(s) is n for s, n in zip(u.src, v.src))
+
+
+class _Shared:
+    """What several relations need: graphs, and the logs of Rewriters in other forms; made on first use."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[UOp, _Graph] = {}
+        self._steps: dict[int, dict[UOp, Step]] = {}
+        self._histories: dict[int, dict[UOp, tuple[Step, ...]]] = {}
+
+    def graph(self, root: UOp) -> _Graph:
+        if root not in self._graphs:
+            self._graphs[root] = _Graph(root)
+        return self._graphs[root]
+
+    def steps(self, move: Move) -> Mapping[UOp, Step]:
+        if id(move.steps) not in self._steps:
+            self._steps[id(move.steps)] = {s.before: s for s in move.steps}
+        return self._steps[id(move.steps)]
+
+    def history(self, terms: Rewriter | None) -> Mapping[UOp, tuple[Step, ...]]:
+        if terms is None:
+            return {}
+        if id(terms) not in self._histories:
+            self._histories[id(terms)] = history(terms)
+        return self._histories[id(terms)]
+
+
 class _Relation:
     """What one Move did to each node: `arrows` from nodes of its graph before to nodes of its graph after."""
 
-    def __init__(self, move: Move) -> None:
-        self.move = move
+    def __init__(self, move: Move, shared: _Shared) -> None:
+        self.move, self.shared = move, shared
         self.order = toposort(move.after)
         self.there = set(self.order)
         self.arrows: dict[UOp, list[_Arrow]] = {}
@@ -244,7 +344,7 @@ class _Relation:
             return
         if not self.owners.get(move.after):
             self._add(move.before, move.after, True, (Cause(move.by),))
-        self._made(history(move.terms) if move.terms is not None else {})
+        self._made(shared.history(move.terms))
 
     def _add(self, u: UOp, v: UOp, made: bool, causes: tuple[Cause, ...]) -> None:
         owners = self.owners.setdefault(v, {})
@@ -254,21 +354,30 @@ class _Relation:
 
     def _replaced(self) -> None:
         """By the pass's own replacements; any other node is the same node on replaced sources."""
-        put, same = self.move.put, dict[UOp, UOp]()
+        graph, put = self.shared.graph(self.move.before), self.move.put
+        targets = {u: _targets(put[u]) for u in put if u in graph.place}
+        targets.update((u, (v,)) for u, v in self._carried(graph, targets).items())
         cause = (Cause(self.move.by),)
-        for u in toposort(self.move.before):
-            if u in put:
-                targets = _targets(put[u])
-                same[u] = targets[0] if targets else u
-            else:
-                src = tuple([same[s] for s in u.src])
-                same[u] = u if src == u.src else u.replace(src=src)
-                targets = (same[u],)
-            for v in targets:
+        for u in sorted(targets, key=graph.place.__getitem__):
+            for v in targets[u]:
                 self._add(u, v, False, () if v is u else cause)
 
+    def _carried(self, graph: _Graph, put: Mapping[UOp, tuple[UOp, ...]]) -> dict[UOp, UOp]:
+        """What became of nodes that the pass did not replace, as far as it is in the graph after.
+
+        A kernel's graph may be a small part of a whole program's, so its nodes are looked for in the program, not the other way.
+        """
+        sources = _Sources(graph, ((u, v[0] if v else u) for u, v in put.items()))
+        found: dict[UOp, UOp] = {}
+        for v in self.order:
+            for u in sources.candidates(v):
+                if sources.are_those_of(v, u) and (u is v or u.replace(src=v.src) is v):
+                    found[u] = v
+                    sources.add(u, v)
+        return found
+
     def _rewritten(self) -> None:
-        steps = {s.before: s for s in self.move.steps}
+        steps = self.shared.steps(self.move)
         known: dict[UOp, _Fate] = {}
         for u in toposort(self.move.before):
             fate = _fate(u, self.move, steps, known)
@@ -342,28 +451,30 @@ def _inside(step: Step) -> list[UOp]:
     return [n for n in toposort(step.after, gate=lambda n: n not in bound) if n is not step.after and n not in bound and n.src]
 
 
-class _Composition:
-    """Relations one after another, from the nodes of a graph."""
+#: What a node became so far: made or not, and why.
+_Reached = dict[UOp, tuple[bool, tuple[Cause, ...]]]
 
-    def __init__(self, start: Iterable[UOp], relations: Sequence[_Relation]) -> None:
-        self.now: dict[UOp, dict[UOp, tuple[bool, tuple[Cause, ...]]]] = {u: {u: (False, ())} for u in start}
-        for r in relations:
-            self.now = {u: self._step(reached, r) for u, reached in self.now.items()}
 
-    @staticmethod
-    def _step(reached: Mapping[UOp, tuple[bool, tuple[Cause, ...]]], r: _Relation) -> dict[UOp, tuple[bool, tuple[Cause, ...]]]:
-        found: dict[UOp, tuple[bool, tuple[Cause, ...]]] = {}
-        for middle, (made, causes) in reached.items():
-            for v, also, more in r.arrows.get(middle, ()):
-                if v not in found or (found[v][0] and not (made or also)):
-                    found[v] = made or also, (*causes, *more) if more else causes
-        return found
+def _compose(start: Mapping[UOp, int], relations: Sequence[_Relation], nodes: Iterable[UOp]) -> list[Link]:
+    """From the nodes of a graph to `nodes`, through relations one after another; only what leads there is followed."""
+    wanted = [set(nodes)]
+    for r in reversed(relations):
+        wanted.append({u for v in wanted[-1] for u in r.owners.get(v, ())})
+    begin, *there = reversed(wanted)
+    now: dict[UOp, _Reached] = {u: {u: (False, ())} for u in sorted((u for u in begin if u in start), key=start.__getitem__)}
+    for r, kept in zip(relations, there, strict=True):
+        now = {u: _step(reached, r, kept) for u, reached in now.items()}
+    return [
+        Link(u, v, made, tuple({(c.by, id(c.step)): c for c in causes}.values()))
+        for u, reached in now.items()
+        for v, (made, causes) in reached.items()
+    ]
 
-    def links(self, nodes: Iterable[UOp]) -> list[Link]:
-        there = set(nodes)
-        return [
-            Link(u, v, made, tuple({(c.by, id(c.step)): c for c in causes}.values()))
-            for u, reached in self.now.items()
-            for v, (made, causes) in reached.items()
-            if v in there
-        ]
+
+def _step(reached: _Reached, r: _Relation, kept: Collection[UOp]) -> _Reached:
+    found: _Reached = {}
+    for middle, (made, causes) in reached.items():
+        for v, also, more in r.arrows.get(middle, ()):
+            if v in kept and (v not in found or (found[v][0] and not (made or also))):
+                found[v] = made or also, (*causes, *more) if more else causes
+    return found

@@ -3,6 +3,7 @@ nobody records."""
 
 from __future__ import annotations
 
+import sys
 import threading
 from copy import copy
 from dataclasses import replace
@@ -202,7 +203,7 @@ def test_selected_vectors_are_followed(pyref: Target) -> None:
 def test_kernels_of_the_same_form_are_kept_apart(pyref: Target) -> None:
     first, second = (b.contiguous(b.neg(b.mul(u, u))) for u in (X, Y))
     found = trace(b.tuple_(b.flip(first, [True]), b.flip(second, [True])), pyref)
-    called = found.links("callify")[0]
+    called = next(found.links("callify"))
     for root, other in ((first, second), (second, first)):
         (mine,) = {x.target for x in called.links if x.source is root.src[0] and not x.made}
         (theirs,) = {x.target for x in called.links if x.source is other.src[0] and not x.made}
@@ -219,7 +220,7 @@ def test_every_kernel_of_a_chain_is_followed_into_the_joined_one(pyref: Target) 
     whole = b.expand(b.reshape(b.reduce(power, Op.ADD, (2,)), (2, 64, 1)), (2, 64, 64))
     found = trace(products(b.div(power, whole), v), joining(pyref), VERIFY)
     before, (part,) = found.parts("rangeify"), found.parts("optimize")
-    entries = found.links("optimize")
+    entries = list(found.links("optimize"))
     assert [(e.source, e.target, e.gap) for e in entries] == [(j, 0, False) for j in range(len(before))] and len(before) > 1
     assert {x.target for e in entries for x in e.links} == set(part.nodes())
     own = [{x.target for x in e.links if not x.made} for e in entries]
@@ -274,3 +275,28 @@ def test_a_recording_hears_only_its_own_thread() -> None:
         thread.start()
         thread.join()
     assert heard == [None]
+
+
+def test_the_work_for_links_grows_with_the_nodes_and_not_with_nodes_times_kernels(pyref: Target) -> None:
+    """Counted in calls of functions, which a busy machine does not change."""
+
+    def calls(kernels: int) -> int:
+        x = b.param(0, (4,), dt.float32)
+        y = x
+        for k in range(kernels):
+            y = b.contiguous(b.add(b.flip(y, [True]), b.mul(x, float(k))))
+        found, seen = trace(y, pyref), 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal seen
+            seen += event == "call"
+
+        sys.setprofile(count)
+        try:
+            links = sum(len(e.links) for stage in list(found.stages)[1:] for e in found.links(stage))
+        finally:
+            sys.setprofile(None)
+        assert links > 50 * kernels
+        return seen
+
+    assert calls(48) < 6 * calls(12)
