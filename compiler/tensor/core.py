@@ -190,9 +190,11 @@ class Core:
 
     def _tensor(self, what: str, value: Any) -> Self:
         """An argument that is a Tensor. Raises SpecTypeError for anything else."""
-        if isinstance(value, type(self)):
-            return value
-        raise fault("", None, f"{what} is a Tensor, got {type(value).__name__}", SpecTypeError)
+        is_tensor: bool = isinstance(value, Core)
+        if not is_tensor:
+            raise fault("", None, f"{what} is a Tensor, got {type(value).__name__}", SpecTypeError)
+        tensor: Self = value
+        return tensor
 
     def _broadcast(self, method: str, claim: str, shape: Shape) -> Self:
         """This Tensor in `shape`: new axes in front, axes of 1 repeated."""

@@ -42,7 +42,6 @@ SEQUENCES: dict[str, tuple[Fn, Any]] = {
     "linspace":        (lambda: Tensor.linspace(-1, 1, 5),               np.linspace(-1, 1, 5, dtype="f4")),
     "linspace_whole":  (lambda: Tensor.linspace(-1, 1, 4, dtype="int32"), np.linspace(-1, 1, 4, dtype="i4")),
     "linspace_far":    (lambda: Tensor.linspace(2**24 + 1, 2**25, 2, dtype="int32"), np.array([2**24 + 1, 2**25], "i4")),
-    "linspace_end":    (lambda: Tensor.linspace(0, 1, 50, dtype="float64")[-1], np.float64(1)),
     "linspace_one":    (lambda: Tensor.linspace(3, 4, 1),                np.array([3], "f4")),
     "full":            (lambda: Tensor.full((2, 3), 4),                  np.full((2, 3), 4, "i4")),
     "full_bool":       (lambda: Tensor.full(2, True),                    np.full(2, True)),
@@ -63,7 +62,15 @@ SEQUENCES: dict[str, tuple[Fn, Any]] = {
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_sequences_are_numpys(name: str, agree: Any) -> None:
     made, want = SEQUENCES[name]
+    assert made().dtype.name == want.dtype.name
     agree(made(), want, 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_linspace_ends_at_its_end(dtype: str) -> None:
+    for n in (2, 50, 99):
+        assert Tensor.linspace(0.1, 1.3, n, dtype=dtype).numpy()[-1] == np.dtype(dtype).type(1.3)
+        assert Tensor.linspace(0, 1, n, dtype=dtype).numpy()[-1] == 1
 
 
 def words(seed: int, first: int, count: int) -> Any:
