@@ -1,0 +1,415 @@
+"""The table of formats that are read: one row each.
+
+A row is a maker of samples, the reader as users reach it, and what may come out of a harmed file; `HOLES` has a hole for each,
+which the harness has to find.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import ANY
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hostile_harness import Format, Late
+
+from uops.backends import elf, npz
+from uops.backends.cache import KIND as OBJECT
+from uops.backends.cache import SCHEMA as OBJECTS
+from uops.backends.cache import ObjectCache, key
+from uops.backends.conformance import decided
+from uops.backends.conformance.decided import Decided
+from uops.backends.conformance.judge import Verdict
+from uops.backends.conformance.model import Cell, CellResult, Failure, Level, Segment, Status, Tier
+from uops.backends.conformance.report import document as report
+from uops.backends.conformance.report.diff import difference
+from uops.backends.conformance.runner import Run
+from uops.backends.elf import is_linkable
+from uops.backends.llvm.binding import Tier as LlvmTier
+from uops.backends.llvm.target import LlvmTarget
+from uops.backends.registry import get
+from uops.cli import main
+from uops.cli.inputs import checked
+from uops.compiler import Config, config, lower
+from uops.compiler.optimize import search_store
+from uops.compiler.optimize.search_store import Found, Store
+from uops.compiler.prove import admission, ledger
+from uops.compiler.prove.ledger import Entry, page
+from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.verdicts import Status as Proved
+from uops.compiler.validate import certificate
+from uops.fuzz import corpus, journal, reproducer
+from uops.fuzz.journal import Journal
+from uops.spec import build as b
+from uops.spec import dtypes as dt
+from uops.spec import text
+from uops.spec.axes import AxisType
+from uops.spec.dialects import Dialect
+from uops.spec.errors import SpecError, UopsError
+from uops.spec.optops import TC, Nolocals, Padto, Split, Swap
+from uops.spec.text import parse, parse_file, show
+from uops.spec.untrusted import seal
+from uops.spec.verify import verify
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE.parents[1] / "examples" / "programs"
+Samples = Sequence[bytes]
+
+# ------------------------------------------------------------------------------------------------------------------ programs
+
+
+def programs() -> Samples:
+    """One of every dialect, and those of the examples."""
+    files = [*sorted(PROGRAMS.glob("*.uops")), *sorted((HERE.parent / "dialects").glob("*-arguments.uops"))]
+    return [f.read_bytes() for f in files if f.stat().st_size < 10_000]
+
+
+def read_program(path: Path) -> str | None:
+    """Parse, look whether it is well-formed, and spell it."""
+    root = parse_file(path)
+    try:
+        verify(root, Dialect.TENSOR)
+    except SpecError as e:
+        return e.claim
+    assert parse(show(root)) is root
+    return show(root)
+
+
+def programs_with_inputs() -> Samples:
+    """File tests, and a reproducer of a campaign."""
+    files = [f for f in sorted((HERE.parent / "corpus").glob("*.uops")) if f.stat().st_size < 3000]
+    x = b.param(0, (2,), dt.float32)
+    about = {"oracle": "allowed", "seed": 3, "setup": {"backend": "c", "seed": 1, "kinds": ["tensor"]}}
+    made = reproducer.Reproducer(reproducer.Sample("tensor", b.add(x, x), {"p0": np.ones(2, np.float32)}, None), about)
+    return [reproducer.text(made).encode(), *(f.read_bytes() for f in files[:6])]
+
+
+def read_program_with_inputs(path: Path) -> Any:
+    """What `uops run` and `uops fuzz FILE` take from it."""
+    found = corpus.load(path)
+    reproducer.dialect_of(path)
+    return sorted(found.inputs), found.checks
+
+
+# -------------------------------------------------------------------------------------------------------------------- inputs
+
+ROOT = b.tuple_(
+    b.neg(b.param(0, (b.variable("n", 1, 9),), dt.float32)),
+    b.param(1, (2, 2), dt.bfloat16),
+    b.cast(b.param(2, (2,), dt.index), dt.int32),
+)
+
+
+def input_files() -> Samples:
+    import ml_dtypes
+
+    given = {
+        "n": 3, "p0": np.arange(3, dtype=np.float32), "p1": np.ones((2, 2), ml_dtypes.bfloat16),
+        "p2": np.array([1, -(1 << 70)], object),
+    }  # fmt: skip
+    files = [io.BytesIO() for _ in range(3)]
+    npz.save(files[0], given)
+    npz.save(files[1], {**given, "n": 9, "p0": np.zeros(9, np.float32)})
+    np.savez_compressed(files[2], n=3, p0=np.zeros(3, np.float32), p1=np.zeros((2, 2)), p2=np.array([1, 2]))
+    return [f.getvalue() for f in files]
+
+
+def read_inputs(path: Path) -> Any:
+    """What `uops run --inputs` takes, and all that there is."""
+    try:
+        return len(checked(ROOT, npz.Inputs(path)))
+    finally:
+        npz.load(path)
+
+
+# ------------------------------------------------------------------------------------------------------------------- reports
+
+
+def run_of(statuses: Sequence[Status]) -> Run:
+    """A run with cells of these statuses."""
+    run = Run("fake", "fake 1.0", Tier.SMOKE, "*", {level: {} for level in Level}, cases=2, seconds=1.0)
+    for k, status in enumerate(statuses):
+        for level in Level:
+            failures = [Failure("Movement/Flip/x", "element 2", 0, 2, ("p0 = 3",), "-1", "0")] if status is Status.FAIL else []
+            cell = Cell("Movement/Flip" if k % 2 else "Elementwise/Add", "float32", f"edge{k}")
+            run.cells[level][cell] = CellResult(cell, status, 8, 1, 0.5, None, failures, {"exact": 8})
+    return run
+
+
+@cache
+def reports() -> Samples:
+    return [report.canonical(report.document(run_of(s))).encode() for s in (list(Status), list(Status)[::-1], [Status.PASS])]
+
+
+def read_report(path: Path) -> Any:
+    """The cells, and how they differ from another report's."""
+    found = report.read(path)
+    other = json.loads(reports()[0])
+    for level in Level:
+        difference(other, found, level).to_json()
+        difference(found, other, level).to_json()
+    return len(found["cells"])
+
+
+@cache
+def _other_report() -> str:
+    folder = Path(tempfile.mkdtemp(prefix="uops-hostile-"))
+    (folder / "other.json").write_bytes(reports()[0])
+    return str(folder / "other.json")
+
+
+def read_baseline(path: Path) -> Any:
+    """By `uops conform --diff`: a status, and one line of an error."""
+    result = CliRunner().invoke(main, ["conform", "--diff", str(path), _other_report()])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    if result.exit_code == 2 and result.stderr.startswith("Error: "):
+        raise UopsError(result.stderr.removeprefix("Error: ").rstrip("\n"))
+    return result.exit_code
+
+
+# ------------------------------------------------------------------------------------------------------------------ journals
+
+HEADING = {"campaign": {"backend": "c", "seed": 1, "kinds": ["tensor", "ops"]}, "batch": 32}
+
+
+def _decided(case: str) -> dict[str, Any]:
+    verdict = Verdict(Segment("zero", 0, 0, 3), 3, 1, failures=[Failure(case, "wrong", 0, 1, ("p0 = 1",), "2", "3")])
+    return {"decided": Decided(case, [(case, Level.STRICT, [verdict])], {}, {}, 0.5).to_json()}
+
+
+def journals() -> Samples:
+    lines = [HEADING, *(_decided(f"Movement/Flip/float32/{k}") for k in range(5))]
+    return [journal.text(lines), journal.text(lines[:3]), journal.text([{"campaign": {}}, *lines[1:]])]
+
+
+def read_journal(path: Path) -> Any:
+    """Its lines: of a run that goes on from it."""
+    kept = Journal(path, HEADING)
+    try:
+        return tuple(json.dumps(line) for line in kept.lines())
+    finally:
+        kept.close()
+
+
+def is_prefix(result: Any, allowed: Sequence[Any]) -> bool:
+    """A journal with fewer lines is the one that there was before: what it does not say is done again."""
+    return any(result == whole[: len(result)] for whole in allowed)
+
+
+def rechained(data: bytes) -> bytes:
+    """A journal of these lines with right sums: of who may write it."""
+    found = []
+    for line in data.splitlines():
+        try:
+            found.append({k: v for k, v in json.loads(line).items() if k != "sum"})
+        except (ValueError, AttributeError, RecursionError):
+            continue
+    return journal.text([HEADING, *(x for x in found[1:] if x)])
+
+
+class _Case:
+    """What `decided.known` asks of a case."""
+
+    def __init__(self, name: str) -> None:
+        self.id = name
+
+
+def read_decided(path: Path) -> Any:
+    """What a run of the suite takes from its journal."""
+    kept = Journal(path, HEADING)
+    try:
+        return len(decided.known(kept, [_Case(f"Movement/Flip/float32/{k}") for k in range(5)]))  # type: ignore[list-item]
+    finally:
+        kept.close()
+
+
+# ------------------------------------------------------------------------------------------------------------------- ledgers
+
+
+@cache
+def ledgers() -> Samples:
+    pages = [
+        page(f"rule-{k}", f"{k}" * 64, [Entry("i8", "k" * 64, Proved.PROVED, "bits"), Entry("i16", "", Proved.UNKNOWN, "")])
+        for k in "123"
+    ]
+    pages += [page(f"good-{k}", f"{k}" * 64, [Entry("i8", "k" * 64, Proved.PROVED, "bits")]) for k in "456"]
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for some in (pages, pages[2:5], []):
+            ledger.write(some, Path(folder, "l"))
+            found.append(Path(folder, "l").read_bytes())
+    return found
+
+
+def read_at_import(path: Path) -> Any:
+    """The rules that are admitted."""
+    before = admission._LEDGER
+    admission._LEDGER = path
+    admission._proved.cache_clear()
+    try:
+        return admission._proved() or {}
+    finally:
+        admission._LEDGER = before
+        admission._proved.cache_clear()
+
+
+def is_one_of(result: Any, allowed: Sequence[Any]) -> bool:
+    """What an unharmed file says, or what no file says."""
+    return not result or result in allowed
+
+
+# -------------------------------------------------------------------------------------------------------------- certificates
+
+_WORKER = Worker()
+
+
+@cache
+def certificates() -> Samples:
+    graphs = [
+        b.contiguous(b.permute(b.param(0, (3, 5), dt.float32), (1, 0))),
+        b.add(b.param(0, (4,), dt.float32), b.param(1, (4,), dt.float32)),
+    ]
+    return [certificate.dump(certificate.certify(g, get("llvm").target)).encode() for g in graphs]
+
+
+def read_certificate(path: Path) -> Any:
+    """What it proves, of which texts; nothing where it does not hold."""
+    made = certificate.load(path)
+    wrong = next(certificate.faults(made, _WORKER, 5.0), None)
+    return None if wrong else (tuple(map(parse, made["texts"].values())), tuple(map(tuple, made["claims"])), tuple(made["callers"]))
+
+
+# ------------------------------------------------------------------------------------------------------------- what is cached
+
+NAME, OTHER = key("a kernel"), key("another kernel")
+
+
+def objects() -> Samples:
+    payload = bytes(range(256)) * 4
+    return [seal(OBJECT, OBJECTS, NAME, payload), seal(OBJECT, OBJECTS, OTHER, payload[::-1])]
+
+
+def read_object(path: Path) -> bytes | None:
+    return ObjectCache(path.parent).get(NAME)
+
+
+@cache
+def images() -> Samples:
+    target = LlvmTarget(LlvmTier.FAST, ObjectCache(None))
+    graphs = [b.add(b.param(0, (4,), dt.float32), b.const(x)) for x in (1.5, 4.5)]
+    return [call.src[0].src[2].arg.data for g in graphs for call in lower(g, target, config=Config(reuse=False)).src]
+
+
+def read_image(path: Path) -> bool:
+    """Whether it may be linked, by its tables; nothing is."""
+    found = ObjectCache(path.parent).get(NAME)
+    return found is not None and is_linkable(found, "kernel")
+
+
+def schedules() -> Samples:
+    opts = (Split(1, 8, AxisType.UPCAST, top=True), Padto(0, 3), Swap(0, 1), Nolocals(), TC(0, -1, 2, 1))
+    found = [Found("plain", opts, 1.5e-5, complete=True), Found("chosen", opts[1:3], 0.25, complete=False)]
+    return [json.dumps(search_store.encoded(f)).encode() for f in found]
+
+
+def sealed_schedules() -> Samples:
+    return [seal(search_store.KIND, search_store.SCHEMA, k, s) for k, s in zip((NAME, OTHER), schedules())]
+
+
+def read_schedule(path: Path) -> Any:
+    """What a search finds of an earlier one."""
+    return Store(path.parent, "target", "1").get(NAME)
+
+
+# ------------------------------------------------------------------------------------------------------------------ settings
+
+
+def settings() -> Samples:
+    lines = (
+        "UOPS_VERIFY=1\nUOPS_VALIDATE=0\nUOPS_FAST_MATH=1\nUOPS_REUSE=0\nUOPS_OPTIMIZE=1\nUOPS_FORCED=7\nUOPS_BEAM=2\n"
+        "UOPS_BEAM_SECONDS=10\nUOPS_THREADS=4\nUOPS_ENTRY=ctypes\nUOPS_CACHE=1\nUOPS_CACHE_DIR=/c\nXDG_CACHE_HOME=/x\nHOME=/h\n"
+    )
+    return [lines.encode(), b"UOPS_ENTRY=native\nUOPS_THREADS=9223372036854775807\nUOPS_FORCED=\n"]
+
+
+def read_settings(path: Path) -> Any:
+    """An environment of such variables; one with a zero byte does not exist."""
+    pairs = (os.fsdecode(line).partition("=") for line in path.read_bytes().split(b"\n") if b"\0" not in line)
+    environment = {name: value for name, _, value in pairs}
+    return config.Config.read(environment), config.cache_folder(environment)
+
+
+# -------------------------------------------------------------------------------------------------------------------- the table
+
+# fmt: off
+FORMATS: tuple[Format, ...] = (
+    Format("text",                  "text",  programs,             read_program),
+    Format("text with inputs",      "text",  programs_with_inputs, read_program_with_inputs),
+    Format("npz",                   "zip",   input_files,          read_inputs, says=("input '",)),
+    Format("report",                "json",  reports,              read_report),
+    Format("baseline",              "json",  reports,              read_baseline),
+    Format("journal",               "lines", journals,             read_journal, told_apart=is_prefix),
+    Format("journal, right sums",   "lines", journals,             read_decided, seal=rechained),
+    Format("ledger",                "lines", ledgers,              ledger.read, told_apart=is_one_of),
+    Format("ledger, at import",     "lines", ledgers,              read_at_import, told_apart=is_one_of),
+    Format("certificate",           "json",  certificates,         read_certificate, told_apart=is_one_of),
+    Format("cache entry",           "bytes", objects,              read_object, name=f"{NAME}.obj", told_apart=is_one_of),
+    Format("cache entry, right seal", "bytes", images,             read_image, name=f"{NAME}.obj",
+           seal=lambda data: seal(OBJECT, OBJECTS, NAME, data)),
+    Format("search store",          "json",  sealed_schedules,     read_schedule, name=f"{NAME}.schedule", told_apart=is_one_of),
+    Format("search store, right seal", "json", schedules,          read_schedule, name=f"{NAME}.schedule",
+           seal=lambda data: seal(search_store.KIND, search_store.SCHEMA, NAME, data)),
+    Format("settings",              "text",  settings,             read_settings, says=("UOPS_",)),
+)
+
+Hole = Callable[[pytest.MonkeyPatch], None]
+
+
+def _payload(kind: str, schema: int, key: str | bytes, data: bytes) -> bytes:
+    """What is sealed, whatever the seal says."""
+    return data.partition(b"\n")[2]
+
+
+def _element(word: str, d: Any, real: Any = corpus.element) -> Any:
+    return real(word, d) if word.isalnum() else {}[word]
+
+
+def _without_sum(line: Any) -> Any:
+    return {k: v for k, v in line.items() if k != "sum"}
+
+
+def _number(environment: Any, name: str, default: int, least: int = 0) -> int:
+    return int(environment.get(name, "") or default)
+
+
+#: Of each format a reader that leaves out a check.
+HOLES: dict[str, Hole] = {
+    "text":                   lambda m: m.setattr(text, "_OPS", type("Strict", (dict,), {"get": dict.__getitem__})(text._OPS)),
+    "text with inputs":       lambda m: m.setattr(corpus, "element", _element),
+    "npz":                    lambda m: m.setattr(npz.Inputs, "_archive", lambda self, f: zipfile.ZipFile(f)),
+    "report":                 lambda m: m.setattr(report, "misfit", lambda *_: None),
+    "baseline":               lambda m: m.setattr(report, "misfit", lambda *_: None),
+    "journal":                lambda m: m.setattr(journal, "_parsed", lambda raw, before: _without_sum(json.loads(raw))),
+    "journal, right sums":    lambda m: m.setattr(Journal, "understood", lambda self: nullcontext()),
+    "ledger":                 lambda m: m.setattr(ledger, "index", lambda t, p, real=admission.index: real(t, p) | {"sha256": ANY}),
+    "ledger, at import":      lambda m: m.setattr(admission, "unseal", _payload),
+    "certificate":            lambda m: m.setattr(certificate, "misfit", lambda *_: None),
+    "cache entry":            lambda m: m.setattr("uops.backends.cache.unseal", _payload),
+    "cache entry, right seal": lambda m: m.setattr(elf, "struct", SimpleNamespace(unpack_from=elf.struct.unpack_from, error=Late)),
+    "search store":           lambda m: m.setattr(search_store, "unseal", _payload),
+    "search store, right seal": lambda m: m.setattr(search_store, "_made", lambda entry: [].pop()),
+    "settings":               lambda m: m.setattr(config, "_number", _number),
+}
+# fmt: on
