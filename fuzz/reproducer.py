@@ -28,7 +28,7 @@ from uops.fuzz.schedules import unreadable
 from uops.spec.dialects import Dialect
 from uops.spec.errors import SpecError
 from uops.spec.text import number, show
-from uops.spec.untrusted import described, write_text
+from uops.spec.untrusted import described, printable, write_text
 from uops.spec.verify import verify
 
 Json = dict[str, Any]
@@ -136,7 +136,7 @@ def _header(path: Path) -> tuple[int, Json] | None:
 
 def _unusable(path: Path, line: int, wrong: str) -> SpecError:
     head = f"{described(path)}, line {line}: the header {corpus.HEADER.strip()!r}"
-    return SpecError(f"{head} cannot be used: {wrong}", line=line, column=1)
+    return SpecError(f"{head} cannot be used: {printable(wrong)}", line=line, column=1)
 
 
 #: Types as JSON calls them.

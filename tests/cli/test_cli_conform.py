@@ -18,6 +18,7 @@ from uops.backends.conformance.model import Level, Schedules, Status, Tier
 from uops.cli.common import WIDE
 from uops.cli.conform import LEVELS, OPTS, TIERS, unwritable
 from uops.compiler import Config
+from uops.fuzz.journal import Journal
 
 Uops = Callable[..., Result]
 ADD, LIMIT = ("Elementwise/Add", "int8", "zero"), ("Elementwise/Add", "int8", "limit")
@@ -327,3 +328,15 @@ def test_rows_choose_functions_of_the_exhaustive_tier(uops: Uops, monkeypatch: p
     assert fake.only == ("exp2/float32",)
     result = uops("conform", "-b", "interp", "--tier", "exhaustive", "--rows", "Movement/Pad", "--report", "other")
     assert result.exit_code == 2 and "sin/float64" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--journal", "report/progress.jsonl"), ("--tier", "exhaustive", "--rows", "Elementwise/Sqrt")]
+)
+def test_a_journal_that_another_run_writes_is_refused_in_one_line(uops: Uops, arguments: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "report").mkdir()
+    other = Journal(tmp_path / "report/progress.jsonl", {"campaign": 1})
+    result = uops("conform", "-b", "interp", *arguments)
+    other.close()
+    assert result.exit_code == 2 and result.stdout == ""
+    assert "progress.jsonl is written by another process" in result.stderr and len(result.stderr.splitlines()) == 1

@@ -6,6 +6,7 @@ which the harness has to find.
 
 from __future__ import annotations
 
+import atexit
 import io
 import json
 import os
@@ -273,6 +274,7 @@ def is_one_of(result: Any, allowed: Sequence[Any]) -> bool:
 # -------------------------------------------------------------------------------------------------------------- certificates
 
 _WORKER = Worker()
+atexit.register(_WORKER.close)
 
 
 @cache

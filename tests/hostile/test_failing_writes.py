@@ -148,3 +148,11 @@ def test_where_no_file_may_grow_what_was_there_stays(title: str, tmp_path: Path)
     assert child(work) == (0 if row.quiet else 7)
     assert contents(folder) == before
     row.write(folder, 2)
+
+
+def test_a_writer_in_place_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hole: the file is emptied before the new bytes are there."""
+    hole = Writer("in place", lambda folder, version: (folder / "x").write_text(f"{version}" * 100))
+    monkeypatch.setitem(BY_TITLE, "in place", hole)
+    with pytest.raises(AssertionError):
+        test_where_no_file_may_grow_what_was_there_stays("in place", tmp_path)
