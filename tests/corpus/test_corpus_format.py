@@ -10,6 +10,7 @@ import pytest
 from uops.cli.inputs import checked, random_inputs
 from uops.fuzz.corpus import inputs_of, load
 from uops.spec.errors import SpecError
+from uops.spec.text import parse_file
 
 PROGRAM = """
 %0 = param (), slot=none, name="n", bounds=[1, 3] : index
@@ -78,3 +79,21 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     for reads in (load, inputs_of):
         with pytest.raises(SpecError, match=r"x.uops:1 is not UTF-8 text: .* \(byte 0xff\)"):
             reads(path)
+
+
+@pytest.mark.parametrize("text", ["; input \x1b[31m: 1\n%0 = const 1 : i32\n", "%0 = const 1 : i32\n\x1b\n", "%0 = \ufeff\u202e\n"])
+def test_what_an_error_quotes_of_a_file_does_not_act_on_a_terminal(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x.uops").write_text(text)
+    for reads in (load, parse_file):
+        try:
+            reads(tmp_path / "x.uops")
+        except SpecError as e:
+            assert str(e).isprintable() and "x.uops" in str(e)
+        else:
+            assert reads is parse_file and text.startswith("; input")
+
+
+def test_a_byte_order_mark_does_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "x.uops").write_bytes(b"\xef\xbb\xbf%0 = const 1 : i32\r\n; check 0: 1\r\n")
+    assert load(tmp_path / "x.uops").graph is parse_file(tmp_path / "x.uops")
+    assert load(tmp_path / "x.uops").checks == {0: ["1"]}
