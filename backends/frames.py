@@ -1,7 +1,7 @@
 """Frames in which two processes speak: a JSON header and a binary body.
 
-Whatever a process of somebody's code writes enters here: a frame is within limits and a JSON object, or BadFrame, and every text
-of its header is safe to print and to store (`printable`).
+Whatever a process of somebody's code writes enters here, by `split_frame`: a frame is within limits and a JSON object, or BadFrame,
+and every text of its header is safe to print and to store (`printable`). The other way, by `read_frame`, texts stay as they are.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def read_frame(stream: BinaryIO) -> Frame | None:
         return None
     text, body = _sizes(sizes, MOST_BODY)
     data = _whole(stream, text + body)
-    return (header_of(data[:text]), data[text:]) if len(data) == text + body else None
+    return (_parsed(data[:text]), data[text:]) if len(data) == text + body else None
 
 
 def _whole(stream: BinaryIO, size: int) -> bytes:
@@ -74,16 +74,22 @@ def _sizes(data: bytes | bytearray, most: int) -> tuple[int, int]:
 def header_of(text: bytes) -> dict[str, Any]:
     """The JSON object of a header, its texts made safe. Raises BadFrame."""
     try:
-        found = parse_json(text, "a frame")
-        if not isinstance(found, dict):
-            raise BadFrame(f"a frame holds {type(found).__name__}, expected an object")
+        found = _parsed(text)
         plain = text.isascii() and b"\\" not in text and b"\x7f" not in text
         safe: dict[str, Any] = found if plain else printable_texts(found)
         return safe
-    except BadFile as e:
-        raise BadFrame(str(e)) from None
     except RecursionError:
         raise BadFrame("a frame nests too deep") from None
+
+
+def _parsed(text: bytes) -> dict[str, Any]:
+    try:
+        found = parse_json(text, "a frame")
+    except BadFile as e:
+        raise BadFrame(str(e)) from None
+    if not isinstance(found, dict):
+        raise BadFrame(f"a frame holds {type(found).__name__}, expected an object")
+    return found
 
 
 def printable_texts(value: Any) -> Any:

@@ -47,7 +47,10 @@ def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
         return
     answers.write(ready)
     while (batch := read_frame(requests)) is not None:
-        for case in batch[0]["cases"]:
+        cases = batch[0].get("cases")
+        if not isinstance(cases, list):
+            raise BadFrame(f"expected cases, got {cases!r:.80}")
+        for case in cases:
             answers.write(_answer(backend.backend, case, batch[1]))
 
 

@@ -365,6 +365,8 @@ def _environment() -> dict[str, str]:
 def how_ended(status: int) -> tuple[str, str | None]:
     """An exit status in words, and the name of the signal, if one ended the process."""
     name = _signal_name(-status) if status < 0 else None
+    if name == "SIGKILL":
+        return "ended by SIGKILL, as the system ends a process when memory is short", name
     return (f"ended by {name}", name) if name else (f"exited with status {status}", None)
 
 

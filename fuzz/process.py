@@ -8,18 +8,21 @@ that a process that somebody killed costs time and nothing else.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from uops.backends.frames import Frame
+from uops.backends.frames import BadFrame, Frame, describe
 from uops.backends.worker import Limits, Outcome, Process, how_ended
 from uops.fuzz.declared import EVERYTHING, Declared
 from uops.fuzz.examine import MACHINE_CODE, Json, Place, Setup, Triaged, made_of
-from uops.fuzz.kinds import Sample
-from uops.fuzz.oracles import GENERATOR, PROCESS
+from uops.fuzz.kinds import KINDS, Sample
+from uops.fuzz.oracles import GENERATOR, ORACLES, PROCESS
 from uops.fuzz.reproducer import from_packet, to_packet
 from uops.fuzz.stages import Fault
+from uops.spec.errors import UopsError
 
+T = TypeVar("T")
 #: Seconds for one case, and for a bisection of one.
 LIMITS = Limits(timeout=60.0)
 #: Deaths of a batch that no case explains, after which the case that was at work is called the finding.
@@ -46,8 +49,9 @@ class _Serving(Process):
 
     def greeted(self, greeting: Mapping[str, Any]) -> None:
         self.declared = Declared.of_json(greeting["declared"])
-        self.compiler, self.together = greeting["compiler"], greeting["together"]
-        self._pids = [self._popen.pid, greeting["pid"]]
+        self.compiler, self.together = (of_type(bool, greeting[k]) for k in ("compiler", "together"))
+        self._pids = [self._popen.pid, of_type(int, greeting["pid"])]
+        of_type(str, greeting["ready"])
 
     def ask(self, header: Json, body: bytes, seconds: float) -> Frame:
         """The first answer. Raises Lost."""
@@ -60,16 +64,18 @@ class _Serving(Process):
         if found is None:
             raise Lost(self.post_mortem(seconds))
         if "died" in found[0]:
-            status = int(found[0]["died"])
+            with making_sense(self):
+                status = int(found[0]["died"])
             self._next_child()
             raise Lost(Outcome("crash", None, *how_ended(status)), alive=True)
         return found
 
     def _next_child(self) -> None:
         found = self.receive(LIMITS.start)
-        if found is None or "ready" not in found[0]:
+        if found is None:
             raise Lost(self.post_mortem(LIMITS.start))
-        self.greeted(found[0])
+        with making_sense(self):
+            self.greeted(found[0])
 
 
 class Lost(Exception):
@@ -84,6 +90,58 @@ class Lost(Exception):
     def fault(self) -> Fault:
         """How it ended, without what differs from run to run."""
         return Fault(self.outcome.status, self.outcome.message.partition(":")[0])
+
+
+@contextmanager
+def making_sense(process: Process) -> Iterator[None]:
+    """Read what a process answers. Raises Lost, and ends the process, where that is not what was asked for."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UopsError) as e:
+        process.reject(BadFrame(describe(e)))
+        raise Lost(process.post_mortem(0.0)) from None
+
+
+def of_type(kind: type[T], value: Any) -> T:
+    """`value`. Raises TypeError if it is of another type."""
+    if type(value) is not kind:
+        raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
+    return value
+
+
+def _fault(found: Any) -> Fault:
+    """A fault as a process tells it. Raises TypeError."""
+    fault = Fault(**found)
+    of_type(str, fault.kind), of_type(str, fault.message)
+    if not all(v is None or type(v) in kinds for v, kinds in zip(fault[2:], _REST, strict=True)):
+        raise TypeError(f"no fault has {found!r:.200}")
+    return fault
+
+
+#: The types of what a fault may say beyond its kind and its message.
+_REST = ((int, str), (int,), (str,), (str,))
+
+
+def _place(found: Any) -> Place:
+    """A place as a process tells it. Raises TypeError."""
+    place = Place(*found)
+    of_type(str, place.stage), of_type(str, place.pass_)
+    if not all(v is None or type(v) is str for v in place):
+        raise TypeError(f"no place has {found!r:.200}")
+    return place
+
+
+def _sample(header: Any, body: bytes) -> Sample:
+    """A sample as a process tells it. Raises LookupError, TypeError, BadFrame or SpecError."""
+    found = from_packet(header, body)
+    if found.opts is not None:
+        of_type(str, found.opts)
+    return found._replace(kind=KINDS[found.kind].name)
+
+
+def _finding(found: Any) -> Json:
+    """A finding as a process tells it. Raises LookupError or TypeError."""
+    return {"k": of_type(int, found["k"]), "oracle": of_type(str, found["oracle"]), "fault": _fault(found["fault"])._asdict()}
 
 
 class Examiner:
@@ -159,10 +217,11 @@ class Examiner:
         """What reduction starts from: a sample that holds what the oracle drew, and its oracle, if that objects too."""
         header, body = to_packet(sample)
         try:
-            answer, data = self._ready().ask(
-                {"do": "settle", "sample": header, "seed": seed, "oracle": oracle}, body, self.limits.timeout
-            )  # fmt: skip
-            found = from_packet(answer["settled"], data), str(answer["oracle"])
+            process = self._ready()
+            asked = {"do": "settle", "sample": header, "seed": seed, "oracle": oracle}
+            answer, data = process.ask(asked, body, self.limits.timeout)
+            with making_sense(process):
+                found = _sample(answer["settled"], data), of_type(str, answer["oracle"])
         except Lost as lost:
             self._lost(lost)
             return sample, oracle
@@ -180,32 +239,38 @@ class Examiner:
     def _fault(self, sample: Sample, seed: int, oracle: str) -> Fault | None:
         header, body = to_packet(sample)
         try:
-            judged = self._ask({"do": "judge", "sample": header, "seed": seed, "oracle": oracle}, body)["judged"]
+            asked = {"do": "judge", "sample": header, "seed": seed, "oracle": oracle}
+            return self._ask(asked, body, lambda answer: None if answer["judged"] is None else _fault(answer["judged"]))
         except Lost as lost:
             self._lost(lost)
             return lost.fault
-        return judged and Fault(**judged)
 
     def _place(self, sample: Sample, seed: int, oracle: str) -> Place | None:
         if not self._ready().compiler:
             return None
         header, body = to_packet(sample)
         try:
-            found = self._ask({"do": "bisect", "sample": header, "seed": seed, "oracle": oracle}, body)["bisected"]
+            asked = {"do": "bisect", "sample": header, "seed": seed, "oracle": oracle}
+            return self._ask(asked, body, lambda answer: None if answer["bisected"] is None else _place(answer["bisected"]))
         except Lost as lost:
             self._lost(lost)
             return None if lost.outcome.signal is None else MACHINE_CODE
-        return found and Place(*found)
 
     def _batch(self, first: int, stop: int, skip: list[int], at: list[int], together: bool) -> Batch:
         """The cases but those to skip; `at[0]` is the one at work."""
         process = self._ready()
         asked = {"do": "batch", "first": first, "stop": stop, "skip": skip, "together": together}
         answer = process.ask(asked, b"", self.limits.timeout)[0]
-        while "batch" not in answer:
-            at[0] = answer["at"]
+        for _ in range(2 * (stop - first)):  # each case is begun, and judged
+            if "batch" in answer:
+                break
+            with making_sense(process):
+                at[0] = of_type(int, answer["at"])
             answer = process.answer(self.limits.timeout)[0]
-        return Batch(Counter(answer["batch"]["counts"]), answer["batch"]["findings"])
+        with making_sense(process):
+            told = answer["batch"]
+            counts = {k: of_type(int, n) for k, n in told["counts"].items()}
+            return Batch(Counter(counts), [_finding(f) for f in told["findings"]])
 
     def _alone(self, k: int) -> Json | None:
         """The finding of a case whose process ends again, in a process of its own; None where it does not end so."""
@@ -225,24 +290,32 @@ class Examiner:
         process = self._ready()
         try:
             answer = process.ask({"do": "case", "k": k}, b"", self.limits.timeout)[0]
-            while "case" not in answer:
-                oracle = answer["oracle"]
+            for _ in range(len(ORACLES) + 1):
+                if "case" in answer:
+                    break
+                with making_sense(process):
+                    oracle = of_type(str, answer["oracle"])
                 answer = process.answer(self.limits.timeout)[0]
+            with making_sense(process):
+                return None if answer["case"] is None else _finding(answer["case"]), False
         except Lost as lost:
             self._lost(lost)
             return {"k": k, "oracle": oracle, "fault": lost.fault._asdict()}, True
-        return answer["case"], False
 
     def renew(self) -> None:
         """A new child: what compiled code and interned nodes leave behind goes with the old one."""
         try:
-            self._ask({"do": "renew"}, b"")
+            self._ask({"do": "renew"}, b"", lambda answer: None)
         except Lost as lost:
             if not lost.alive:
                 self._process = None
 
-    def _ask(self, header: Json, body: bytes) -> Json:
-        return self._ready().ask(header, body, self.limits.timeout)[0]
+    def _ask(self, header: Json, body: bytes, read: Callable[[Json], T]) -> T:
+        """What `read` makes of the answer. Raises Lost."""
+        process = self._ready()
+        answer = process.ask(header, body, self.limits.timeout)[0]
+        with making_sense(process):
+            return read(answer)
 
     def _ready(self) -> _Serving:
         if self._closed:

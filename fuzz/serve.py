@@ -29,7 +29,7 @@ from collections import Counter
 from typing import IO, BinaryIO
 
 from uops.backends import registry
-from uops.backends.frames import describe, one_line, pack, read_frame
+from uops.backends.frames import BadFrame, describe, one_line, pack, read_frame
 from uops.backends.serve import end_with_parent, limit, offer_to_be_killed
 from uops.fuzz import kinds
 from uops.fuzz.examine import Bench, Examined, Json, Setup
@@ -128,7 +128,9 @@ class Server:
                    "compiler": subject.target is not None, "together": self.bench.together})  # fmt: skip
         while (request := read_frame(requests)) is not None:
             header, body = request
-            getattr(self, f"do_{header['do']}")(header, body)
+            if not isinstance(do := header.get("do"), str) or not hasattr(self, f"do_{do}"):
+                raise BadFrame(f"nobody is asked to do {do!r:.80}")
+            getattr(self, f"do_{do}")(header, body)
 
     def tell(self, header: Json, body: bytes = b"") -> None:
         self._answers.write(pack(header, body))

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import textwrap
@@ -160,6 +161,53 @@ def test_a_process_that_stays_stopped_is_not_waited_for_without_end(path: list[s
         assert time.monotonic() - start >= 1.0
         assert (outcome.status, outcome.message) == ("timeout", "stopped by a signal, and not continued within 1 s")
         assert w.run(case()).status == "ok" and w.restarts == 1
+
+
+BABBLE = """
+import os, sys, time
+from fake_backends import Fake
+class Babbling(Fake):
+    def __init__(self, says):
+        super().__init__()
+        self.says = says.encode("latin-1")
+    def run(self, graph, inputs):
+        if "do_babble" in inputs:
+            os.write(int(sys.argv[2]), self.says)
+            time.sleep(1000)
+        return super().run(graph, inputs)
+    def do_babble(self, inputs): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("says", "word"),
+    [
+        (b"\xff" * 64, "bytes, where at most"),
+        (b"\2" + bytes(7) + b"\0\0\0\x10", "bytes, where at most"),
+        (struct.pack("<IQ", 3, 0) + b"[1]", "holds list"),
+        (struct.pack("<IQ", 3, 0) + b"}\x1b{", "no JSON"),
+        (struct.pack("<IQ", 2, 0) + b"{}", "status None"),
+    ],
+)
+def test_a_process_that_babbles_is_ended_at_once_and_said_so(path: list[str], tmp_path: Path, says: bytes, word: str) -> None:
+    (tmp_path / "babbling.py").write_text(BABBLE)
+    options = {"says": says.decode("latin-1")}
+    with Worker("babbling:Babbling", options, Limits(timeout=60.0), [*path, str(tmp_path)]) as w:
+        start = time.monotonic()
+        before, bad, after = w.run_batch([case(), case("do_babble"), case()])
+        assert time.monotonic() - start < 30.0
+    assert (before.status, bad.status, after.status) == ("ok", "crash", "ok")
+    assert "its answer cannot be read: " in bad.message and word in bad.message and bad.message.isprintable()
+
+
+def test_the_system_ends_a_worker_before_the_process_that_judges_it(worker: Worker) -> None:
+    """Where memory is short. A worker's own limit comes first: that is an error of its case."""
+    assert worker.run(case()).status == "ok"
+    pid = worker._ready()._popen.pid
+    assert Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "1000"
+    os.kill(pid, signal.SIGKILL)
+    outcome = worker.run(case())
+    assert (outcome.status, outcome.signal) == ("crash", "SIGKILL") and "memory is short" in outcome.message
 
 
 def test_a_process_that_does_not_read_is_a_timeout(tmp_path: Path) -> None:
