@@ -130,7 +130,7 @@ def _examples(op: Op) -> list[UOp]:
     }.get(op, [UOp(op, (x,))])  # fmt: skip
 
 
-@pytest.mark.parametrize("op", THROUGH, ids=lambda op: op.name)
+@pytest.mark.parametrize("op", sorted(THROUGH, key=lambda op: op.name), ids=lambda op: op.name)
 def test_an_axis_that_goes_through_an_op_goes_through_its_values(op: Op) -> None:
     """What is followed is so; of each op something is."""
     found = 0
