@@ -367,13 +367,14 @@ class Elementwise(Movement):
         return (t < self).where(t + 1, t) if self.dtype.is_float else self.of(self.uop)
 
     def round(self) -> Self:
-        """The nearest whole number, of two the even one."""
+        """The nearest whole number, of two the even one; a zero has the sign of x."""
         if not self.dtype.is_float:
             return self.of(self.uop)
         low = self.floor()
         rest, half = self - low, low * 0.5
         up = (rest > 0.5) | (rest.eq(0.5) & half.floor().ne(half))
-        return up.where(low + 1, low)
+        whole = up.where(low + 1, low)
+        return whole.eq(0).where(self * 0, whole)
 
     # Activations
 

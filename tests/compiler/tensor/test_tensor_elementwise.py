@@ -279,6 +279,14 @@ def test_lamberts_fraction_is_exact_to_its_order() -> None:
     assert (p, q) == ([15, 1], [15, 6])  # x (15 + x^2) / (15 + 6 x^2)
 
 
+@pytest.mark.parametrize("name", ["round", "floor", "ceil", "trunc"])
+def test_rounding_keeps_the_signs_of_zeros_as_numpy_does(name: str) -> None:
+    x = np.array([-0.0, 0.0, 0.2, -0.2, 0.5, -0.5, -0.6, 1.5, -2.5, np.inf, -np.inf, 1e30, 0.49999997, -8388609], "f4")
+    for backend in ("interp", "llvm", "c"):
+        got = getattr(Tensor(x), name)().realize(backend=backend).numpy()
+        np.testing.assert_array_equal(got.view("u4"), getattr(np, name)(x).view("u4"))
+
+
 def test_relu_is_a_choice_so_that_no_gradient_flows_at_zero() -> None:
     """A maximum of equal numbers shares its gradient (R78)."""
     t = Tensor([1.0]).relu()
