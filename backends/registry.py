@@ -162,7 +162,7 @@ def factory(name: str) -> Callable[..., object]:
     """What makes the backend called `name`; its module is imported. Raises UnknownBackend or BrokenBackend."""
     module, attribute = locate(name)
     told = "" if f"{module}:{attribute}" == name else f" ({module}:{attribute})"
-    with _foreign_code(f"backend {name!r}{told} cannot be loaded"):
+    with _foreign_code(f"backend {name!r}{told} cannot be loaded", hint=_perhaps(name)):
         found: Any = import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)
@@ -173,7 +173,7 @@ def factory(name: str) -> Callable[..., object]:
 
 
 @contextmanager
-def _foreign_code(what: str, unless: type[Exception] | tuple[()] = ()) -> Iterator[None]:
+def _foreign_code(what: str, unless: type[Exception] | tuple[()] = (), hint: str = "") -> Iterator[None]:
     """Turn whatever foreign code raises into BrokenBackend, but Ctrl-C and `unless`."""
     try:
         yield
@@ -182,7 +182,7 @@ def _foreign_code(what: str, unless: type[Exception] | tuple[()] = ()) -> Iterat
     except BaseException as e:
         if isinstance(e, unless):
             raise
-        words = describe(e)
+        words = describe(e) + hint
         raise BrokenBackend(f"{what} {words}" if what.endswith("raised") else f"{what}: {words}") from e
 
 

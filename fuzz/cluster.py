@@ -19,6 +19,7 @@ from uops.fuzz.examine import Json, Setup
 from uops.fuzz.process import Examiner, Lost
 from uops.fuzz.work import Hand, Job, Said, line, said
 from uops.spec.errors import UopsError
+from uops.spec.extras import how_to_install
 
 #: Seconds to reach a scheduler.
 _PATIENCE = 30
@@ -39,7 +40,7 @@ class Cluster:
             import distributed
             from distributed.comm import get_address_host_port
         except ImportError as e:
-            raise NoCluster("a cluster needs the package distributed: install uops[cluster]") from e
+            raise NoCluster(f"a cluster needs the package distributed: {how_to_install('cluster')}") from e
         self.setup, self.limits, self.address = setup, limits, address
         self.restarts = 0
         self._waits, self._ask_again = "", 0.0

@@ -42,6 +42,7 @@ from uops.fuzz.wrong_rule import taken, wrong_step
 from uops.spec import dtypes as dt
 from uops.spec.dialects import Dialect
 from uops.spec.errors import CompileError, Unsupported, UopsError
+from uops.spec.extras import how_to_install
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.record import dataclass as record
@@ -208,7 +209,7 @@ def _validated(c: Context) -> Fault | None:
         c.counts["validated:not decided"] += refuted is None
         return None if refuted is None else Fault("refuted", f"{e.kernel}: {refuted}")
     except NoSolver:
-        raise NotAsked("no solver is installed: pip install 'uops[prove]'") from None
+        raise NotAsked(f"no solver is installed: {how_to_install('prove')}") from None
     return None
 
 

@@ -1,6 +1,6 @@
 """Hypothesis strategies for users' own tests: the same generator, driven by hypothesis so that failures shrink.
 
-Needs hypothesis (`pip install 'uops[fuzz]'`), else ImportError. A failing program is printed as a file that `uops run` and
+Needs hypothesis (the extra `fuzz`), else ImportError. A failing program is printed as a file that `uops run` and
 `uops fuzz FILE --backend NAME` take; `drawn` gives what a campaign drew, for `hypothesis.example`.
 """
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from uops.spec.extras import how_to_install
+
 try:
     from hypothesis import assume
     from hypothesis import strategies as st
 except ImportError as e:
-    raise ImportError("uops.fuzz.strategies needs hypothesis: pip install 'uops[fuzz]'", name="hypothesis") from e
+    raise ImportError(f"uops.fuzz.strategies needs hypothesis: {how_to_install('fuzz')}", name="hypothesis") from e
 
 from uops.backends.answer import leaves
 from uops.backends.contract import Capabilities

@@ -31,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def validates() -> bool:
     """Whether kernels are validated: where there is a solver. Raises UsageError in CI, where there has to be one."""
     if find_spec("z3") is None and os.environ.get("CI"):
-        raise pytest.UsageError("Z3 is not installed, so no kernel would be validated: pip install 'uops[test,prove]'")
+        raise pytest.UsageError("Z3 is not installed, so no kernel would be validated: pip install '.[test,prove]'")
     return find_spec("z3") is not None
 
 

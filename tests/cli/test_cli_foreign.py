@@ -7,8 +7,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import Result
+
+from uops.backends import registry
+from uops.cli import main
+from uops.cli.common import _complete_backend
+from uops.spec.errors import UopsError
 
 Uops = Callable[..., Result]
 
@@ -167,3 +173,18 @@ except BrokenBackend as e:
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert "SystemExit" in done.stdout and not done.stderr
+
+
+def test_completion_offers_each_backend_once() -> None:
+    offered = _complete_backend(click.Context(main), click.Argument(["x"]), "")
+    assert len(offered) == len(set(offered)) and {"interp", "llvm"} <= set(offered)
+    assert _complete_backend(click.Context(main), click.Argument(["x"]), "inte") == ["interp"]
+
+
+@pytest.mark.parametrize(("name", "meant"), [("lvm", "llvm"), ("c:gc", "c:gcc"), ("tinygard", "tinygrad"), ("INTERP", "interp")])
+def test_a_name_that_is_nearly_one_is_guessed(name: str, meant: str) -> None:
+    with pytest.raises(UopsError, match=f"did you mean .*{meant}"):
+        registry.get(name)
+    with pytest.raises(UopsError) as caught:
+        registry.locate("nobody")
+    assert "did you mean" not in str(caught.value)

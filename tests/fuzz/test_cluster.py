@@ -18,7 +18,7 @@ from uops.fuzz.cluster import NoCluster
 from uops.fuzz.examine import Setup
 from uops.fuzz.report import document
 
-distributed = pytest.importorskip("distributed", reason="needs uops[cluster]")
+distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
 HERE = str(Path(__file__).parent)
 SETUP = Setup("planted_backends:Several", path=(HERE,))
 CASES, LIMITS = 5 * 32, Limits(timeout=60.0)

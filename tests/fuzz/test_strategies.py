@@ -23,6 +23,7 @@ from uops.fuzz.oracles import ORACLES
 from uops.fuzz.reproducer import size
 from uops.fuzz.strategies import Case, Sample, cases, drawn, samples, smaller
 from uops.spec import dtypes as dt
+from uops.spec.extras import how_to_install
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 
@@ -101,7 +102,7 @@ def test_what_hypothesis_finds_is_made_smaller(tmp_path: Path) -> None:
 def test_without_hypothesis_the_extra_is_named() -> None:
     program = "import sys; sys.modules['hypothesis'] = None; import uops.fuzz.strategies"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "ImportError: uops.fuzz.strategies needs hypothesis: pip install 'uops[fuzz]'" in done.stderr
+    assert f"ImportError: uops.fuzz.strategies needs hypothesis: {how_to_install('fuzz')}" in done.stderr
 
 
 def test_dtypes_bound_the_root_and_not_the_graph() -> None:

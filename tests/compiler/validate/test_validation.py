@@ -29,6 +29,7 @@ from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
 from uops.spec.errors import Unsupported
+from uops.spec.extras import how_to_install
 from uops.spec.text import parse, show
 
 CHECKED = Config(validate=True, reuse=False)
@@ -143,10 +144,10 @@ NEVER = Config(validate=True, reuse=False, optimize=False)
 
 def test_without_a_solver_it_is_an_error_that_says_what_to_install(monkeypatch):
     def absent():
-        raise NoSolver("the prover needs Z3: pip install 'uops[prove]'")
+        raise NoSolver(f"the prover needs Z3: {how_to_install('prove')}")
 
     monkeypatch.setattr(launch, "version", absent)
-    with pytest.raises(NoSolver, match="uops\\[prove\\]"):
+    with pytest.raises(NoSolver, match=r"pip install .*\[prove\]"):
         lower(product(), get("c").target, upto="plan", config=CHECKED)
 
 
