@@ -2,9 +2,8 @@
 
 Takes: the steps of a log (`uops.compiler.log`). Gives: the first whose two sides differ. What is no arithmetic - a Load, a Range, a
 Param - is a leaf, and gets values from its min_max: ends, neighbours of 0, and others drawn by a seed. A float may be NaN, too, of
-which bounds say nothing (R71). A step that differs is wrong, since a rule must hold for all values of its leaves; one that does
-not may still be. Nothing is said of a Range whose bound is another leaf. Of a float Max, which of two zeros it gives is left open
-(R11).
+which bounds say nothing (R71). A step that differs is wrong, since a rule must hold for all values of its leaves; one that does not
+may still be. Nothing is said of a Range whose bound is another leaf. Which of two zeros a float Max gives is left open (R11).
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def scheduled_parts(s: Schedule, choose: Callable[[Schedule], Schedule]) -> Sche
     def own(effect: UOp, loops: Sequence[UOp]) -> Schedule:
         start = substitute(effect, alone)
         note("parts", s.effect, start, alone)
-        return _numbered(choose(Schedule(s.name, start, tuple(loops))), common, axis)
+        return _numbered(choose(Schedule(s.name, start, tuple(loops), held=s.held)), common, axis)
 
     for u in filled:
         part = own(*_opened(u.src[1]))
@@ -47,7 +47,7 @@ def scheduled_parts(s: Schedule, choose: Callable[[Schedule], Schedule]) -> Sche
     effect = substitute(last.effect, ready)
     for before, put, inner, outer in (*parts, (last.effect, ready, effect, effect)):
         note_part("parts", before, effect, put, inner, outer)
-    return Schedule(s.name, effect, (*common, *last.outputs))
+    return Schedule(s.name, effect, (*common, *last.outputs), held=s.held)
 
 
 def _opened(end: UOp) -> tuple[UOp, tuple[UOp, ...]]:

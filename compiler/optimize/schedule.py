@@ -24,7 +24,7 @@ from uops.compiler.log import decided, note
 from uops.compiler.loops import in_order
 from uops.compiler.optimize.parallel import free_loops, memory_of
 from uops.compiler.passes.accumulate import identity
-from uops.compiler.passes.idle import gated
+from uops.compiler.passes.idle import gated, held_in
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.compiler.target import PLAIN, Machine
@@ -52,7 +52,8 @@ class Schedule:
     """`effect` is the Store (or Group) of the kernel without the Ends of its output loops, which are `outputs`.
 
     Loops inside of `effect` are closed there: those of Reduces, and those that fill LOCAL memory. `fixed` are the ids of output
-    loops that keep their order: their iterations may meet in one element.
+    loops that keep their order: their iterations may meet in one element. `held` pairs memory with the number of its elements that
+    hold a value, as far as one knows.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Schedule:
     outputs: tuple[UOp, ...]
     done: tuple[OptOp, ...] = ()
     fixed: frozenset[int] = frozenset()
+    held: tuple[tuple[UOp, Dim], ...] = ()
 
     @functools.cached_property
     def ranges(self) -> tuple[UOp, ...]:
@@ -90,7 +92,7 @@ def begin(sink: UOp) -> Schedule | None:
         return None
     free = free_loops(effect)
     fixed = frozenset(int(r.arg.axis_id) for r in outputs if r not in free)
-    return Schedule(sink.arg.name if sink.arg else "kernel", effect, tuple(outputs), (), fixed)
+    return Schedule(sink.arg.name if sink.arg else "kernel", effect, tuple(outputs), (), fixed, tuple(held_in(sink).items()))
 
 
 def sink(s: Schedule) -> UOp:
@@ -101,7 +103,7 @@ def sink(s: Schedule) -> UOp:
     body = B.nested(effect, sorted((r for r in s.outputs if r not in single), key=lambda r: _depth(s, r)))
     done = UOp(Op.SINK, (body,), SinkArg(s.name))
     note("loops", effect, done)
-    return gated(done, Rewriter(INDEXING))
+    return gated(done, Rewriter(INDEXING), dict(s.held))
 
 
 def _depth(s: Schedule, r: UOp) -> tuple[bool, int, int]:

@@ -3,16 +3,19 @@
 Takes and gives: a KERNEL or SCHEDULED body whose addresses are in normal form. Spec: rows Range, Reduce, End, Load; R52, R57, R70.
 
 An address that no longer depends on the loop it was made in - r // 3 is 0 where r < 3 * n and n <= 1 - leaves its Load free to be
-made outside of that loop, even where the loop runs no iteration and the memory has no such element. Such a Load is gated by the
-loop's bound, unless the element is there whatever the bound is. An extent of a Tensor is never seen here as the constant 0: what
-has no elements has no kernel, and a Reduce over none is its identity.
+made outside of that loop, even where the loop runs no iteration and the memory has no such element, or none that was ever written
+(R61). Such a Load is gated by the loop's bound, unless the element is there whatever the bound is. An extent of a Tensor is never
+seen here as the constant 0: what has no elements has no kernel, and a Reduce over none is its identity.
+
+`held` says of a kernel's Params how many of their elements, from the first on, hold a value: memory has room for the greatest
+extents, and a value of symbolic shape fills a part of it.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from uops.compiler.linear import Sum, build, linear, number
 from uops.compiler.log import note
@@ -20,14 +23,18 @@ from uops.compiler.passes.views import TRUE, ZERO, base
 from uops.spec import build as B
 from uops.spec.axes import AxisType
 from uops.spec.derive.shape import dim_node
-from uops.spec.node import UOp, nodes_of, substitute, toposort
+from uops.spec.node import Dim, UOp, nodes_of, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.scope import closed_by, open_ranges
 
 _LANES = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 
 
-def gated(body: UOp, simplify: Callable[[UOp], UOp]) -> UOp:
+#: Params with the number of their elements that hold a value.
+Held = Mapping[UOp, Dim]
+
+
+def gated(body: UOp, simplify: Callable[[UOp], UOp], held: Held) -> UOp:
     """`body` with a gate on each Load that a loop which does not run would not have made."""
     if not any(_may_idle(r) for r in nodes_of(body, Op.RANGE)):
         return body
@@ -36,7 +43,7 @@ def gated(body: UOp, simplify: Callable[[UOp], UOp]) -> UOp:
         src = tuple([done.get(s, s) for s in u.src])
         new = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
         for r in [r for r in closed_by(new) if _may_idle(r)]:
-            inside = _gated_in(new.src[0], r, simplify)
+            inside = _gated_in(new.src[0], r, simplify, held)
             new = new if inside is new.src[0] else UOp(new.op, (inside, *new.src[1:]), new.arg, new.tag)
         if new is not u:
             done[u] = new
@@ -50,14 +57,35 @@ def _may_idle(r: UOp) -> bool:
     return r.src[0].op is not Op.CONST and (bounds is None or bounds[0] <= 0)
 
 
-def _gated_in(value: UOp, r: UOp, simplify: Callable[[UOp], UOp]) -> UOp:
+def held_in(body: UOp) -> Held:
+    """What is known of the memory of a body that `gated` gave: an input of symbolic size is whole, and an element that is read
+    without a gate although some loop may not run is there."""
+    found: dict[UOp, Dim] = {m: m.shape[0] for m in nodes_of(body, Op.PARAM) if m.shape and not isinstance(m.shape[0], int)}
+    ranges = [r for r in nodes_of(body, Op.RANGE) if _may_idle(r)]
+    if not ranges:
+        return found
+    order = toposort(body)
+    opened = open_ranges(order)
+    for r in ranges:
+        inside = {u for c in order if r in closed_by(c) for u in toposort(c.src[0])}
+        for u in inside:
+            if u.op is Op.LOAD and len(u.src) == 1 and r not in opened[u]:
+                index = _index(u.src[0])
+                memory, least = base(index), _least(_at_end(index.src[1], 1))
+                known = found.get(memory, 0)
+                if isinstance(known, int) and known <= least < math.inf:
+                    found[memory] = int(least) + 1
+    return found
+
+
+def _gated_in(value: UOp, r: UOp, simplify: Callable[[UOp], UOp], held: Held) -> UOp:
     """What the loop of `r` computes, with its free Loads gated."""
     runs = simplify(UOp(Op.CMPLT, (ZERO, r.src[0])))
     opened = open_ranges(toposort(value))
     done: dict[UOp, UOp] = {}
     for u in toposort(value):
         src = tuple([done.get(s, s) for s in u.src])
-        if u.op is Op.LOAD and _is_free(u, r, opened[u], simplify) and not _exists(u.src[0]):
+        if u.op is Op.LOAD and _is_free(u, r, opened[u], simplify) and not _exists(u.src[0], held):
             _, alt, gate = src if len(src) == 3 else (src[0], B.const(0, u.dtype), TRUE)
             src = (src[0], alt, simplify(UOp(Op.AND, (gate, runs))))
         if src != u.src:
@@ -88,13 +116,13 @@ def _index(address: UOp) -> UOp:
     return address
 
 
-def _exists(address: UOp) -> bool:
-    """Whether there is the element of an address in every loop that does run: memory of the kernel's own has it."""
+def _exists(address: UOp, held: Held) -> bool:
+    """Whether the element of an address holds a value in every loop that does run: in memory of the kernel's own it does."""
     index = _index(address)
     memory = base(index)
     if memory.op is not Op.PARAM:
         return True
-    (size,), position = memory.shape, index.src[1]
+    size, position = held.get(memory, 0), index.src[1]
     return _least(_at_end(position, -1)) >= 0 and _least(UOp(Op.SUB, (dim_node(size), _at_end(position, 1)))) > 0
 
 

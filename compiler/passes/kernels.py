@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from uops.compiler.linear import between
 from uops.compiler.log import active, note
 from uops.compiler.passes.bodies import canonical
 from uops.compiler.passes.callify import extent
-from uops.compiler.passes.idle import gated
+from uops.compiler.passes.idle import Held, gated
 from uops.compiler.passes.views import ZERO
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
@@ -181,11 +181,14 @@ class Finished(NamedTuple):
 
 class Finish:
     """Makes Calls of kernels whose expressions are complete. `values` are what placeholders stand for, `arguments` those of the
-    callified program. Kernels that differ in their memory only are finished once."""
+    callified program, `buffers` of realised values. Kernels that differ in their memory only are finished once."""
 
-    def __init__(self, values: Mapping[Want, UOp], arguments: tuple[UOp, ...], simplify: Callable[[UOp], UOp]) -> None:
+    def __init__(
+        self, values: Mapping[Want, UOp], arguments: tuple[UOp, ...], buffers: Mapping[UOp, UOp], simplify: Callable[[UOp], UOp]
+    ) -> None:
         self.values, self.arguments, self.simplify = values, arguments, simplify
-        self.known: dict[tuple[UOp, tuple[UOp, ...]], Finished] = {}
+        self.realised = {buffer: u for u, buffer in buffers.items()}
+        self.known: dict[tuple[Any, ...], Finished] = {}
 
     def __call__(self, number: int, kernel: Kernel) -> UOp:
         """The Call of kernel `number`."""
@@ -198,15 +201,23 @@ class Finish:
         own = {m: _own(m, k) for k, m in enumerate(memory)}
         bound = substitute(filled, own)
         note("arguments", filled, bound, own, kernel=number)
-        key = bound, tuple(kernel.ranges)
+        held = {own[m]: self._held(m) for m in memory}
+        key = bound, tuple(kernel.ranges), tuple(held.values())
         found = self.known.get(key)
         if found is None or active() is not None:
-            found = self.known[key] = _finished(number, bound, kernel.ranges, self.simplify)
+            found = self.known[key] = _finished(number, bound, kernel.ranges, self.simplify, held)
         passed = [self.arguments[m.arg.slot] if m.op is Op.PARAM else m for m in [memory[k] for k in found.memory]]
         return UOp(Op.CALL, (found.body, *passed, *[self.arguments[u.arg.slot] for u in found.named]), CallArg(written=(0,)))
 
+    def _held(self, m: UOp) -> Dim:
+        """How many elements of memory hold a value, from the first on: an input is whole, a realised value fills its Buffer as far
+        as it goes, and of a Buffer of the caller nobody knows (R61)."""
+        if m in self.realised:
+            return total(self.realised[m].shape)
+        return 0 if m.op is Op.PARAM and self.arguments[m.arg.slot].op is Op.BUFFER else total(m.shape)
 
-def _finished(number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable[[UOp], UOp]) -> Finished:
+
+def _finished(number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable[[UOp], UOp], held: Held) -> Finished:
     body = simple = simplify(store)
     numbers = sorted(int(r.arg.axis_id) for r in ranges)  # loops nest by number, whichever order they were made in
     put: dict[UOp, UOp] = {r: r.replace(arg=RangeArg(k, r.arg.type)) for r, k in zip(ranges, numbers) if r.arg.axis_id != k}
@@ -217,7 +228,7 @@ def _finished(number: int, store: UOp, ranges: Sequence[UOp], simplify: Callable
     memory = _memories(simple)
     body = B.nested(body, [put.get(r, r) for r in ranges])
     note("loops", simple, body, kernel=number)
-    body = gated(body, simplify)
+    body = gated(body, simplify, held)
     named = [u for u in nodes_of(body, Op.PARAM) if u.arg.name is not None]
     slots: dict[UOp, UOp] = {u: u.replace(arg=_variable(u.arg, k)) for k, u in enumerate(named, len(memory))}
     for k, m in enumerate(memory):

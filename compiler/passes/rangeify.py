@@ -56,7 +56,7 @@ def rangeify(root: UOp, simplify: Callable[[UOp], UOp] | None = None) -> UOp:
     state.compute()
     if active() is not None:
         state.note(body, simplify if isinstance(simplify, Rewriter) else None)
-    finish = Finish(state.values, state.arguments, simplify)
+    finish = Finish(state.values, state.arguments, state.buffers, simplify)
     launch = UOp(Op.LINEAR, tuple([finish(n, kernel) for n, kernel in enumerate(state.in_order())]))
     note("realise", root, launch, state.buffers)
     return launch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,13 @@ def _gates(launch: UOp) -> list[UOp]:
 def _agrees(graph: UOp, launch: UOp, dialect: Dialect) -> None:
     """For each n the launch leaves what the program gives; a place that is not there would be a Trap."""
     verify(launch, dialect)
+    output = launch.src[-1].src[1]
     (variable,) = [u.arg for u in nodes_of(graph, Op.PARAM) if u.arg.name]
     for n in range(variable.bounds[1] + 1):
         shape = [k if isinstance(k, int) else n for k in nodes_of(graph, Op.PARAM)[-1].shape]
         given = {variable.name: n, "p0": np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape)}
         (want,) = run(graph, given).values
-        found = run(launch, given).buffers.get("b1", np.empty(0))  # which is written where there is anything
+        found = run(launch, given).buffers.get(f"b{output.arg.unique}", np.empty(0))  # which is written where there is anything
         assert found[: want.size].tolist() == want.reshape(-1).tolist()
 
 
@@ -58,6 +60,48 @@ def test_a_place_that_depends_on_no_loop_is_gated_by_those_that_may_not_run(grap
     launch = rangeify(callify(graph))
     assert len(_gates(launch)) == 1
     _agrees(graph, launch, Dialect.KERNEL)
+
+
+def _buffered(x: UOp) -> UOp:
+    """The value through a Buffer of 2 elements, of which it fills those that it has."""
+    buffer = b.buffer(2, dt.float32, unique=7)
+    written = b.after(buffer, b.store(b.shrink(buffer, (0,), x.shape), x))
+    return b.shrink(written, (0,), x.shape)
+
+
+@pytest.mark.parametrize("kept", [b.contiguous, _buffered], ids=["of the compiler", "of the program"])
+@pytest.mark.parametrize("end", [b.sqrt, lambda x: b.reduce(x, Op.ADD, (0,))], ids=["loop", "reduce"])
+def test_memory_that_a_value_fills_in_part_is_read_where_a_loop_runs(kept: Callable[[UOp], UOp], end: Callable[[UOp], UOp]) -> None:
+    """There is an element in memory of the greatest extent, but where n is 0 nobody wrote it (R61)."""
+    graph = end(_repeated(kept(_x(N)), 3))
+    launch = rangeify(callify(graph))
+    assert len(_gates(launch.src[-1].src[0])) == 1
+    _agrees(graph, launch, Dialect.KERNEL)
+
+
+def test_a_lane_that_reads_memory_filled_in_part_is_gated() -> None:
+    """As below, but the memory has an element of the first lane, whatever m is."""
+    x = b.reshape(_repeated(b.contiguous(_x(M)), 2), (2, M))
+    graph = b.reduce(x, Op.ADD, (0, 1))
+    launch = rangeify(callify(graph))
+    assert not _gates(launch)
+    s = begin(launch.src[1].src[0])
+    assert s is not None
+    made = sink(apply(s, Split(0, 2, AxisType.UNROLL)))
+    scheduled = launch.replace(src=(launch.src[0], launch.src[1].replace(src=(made, *launch.src[1].src[1:]))))
+    assert len(_gates(scheduled)) == 1
+    _agrees(graph, scheduled, Dialect.SCHEDULED)
+    _agrees(graph, expand(scheduled), Dialect.EXPANDED)
+
+
+def test_what_is_there_before_is_there_in_lanes() -> None:
+    """Of a row that is added to each of n rows: rangeify knows that the input is whole, and schedules see that rangeify knew."""
+    row = b.reshape(b.param(1, (8,), dt.float32), (1, 8))
+    launch = rangeify(callify(b.add(_x(N, 8), b.expand(row, (N, 8)))))
+    s = begin(launch.src[0].src[0])
+    assert s is not None
+    assert not _gates(launch)
+    assert not _gates(sink(apply(s, Split(1, 4, AxisType.UPCAST))))
 
 
 @pytest.mark.parametrize("kind", [AxisType.UPCAST, AxisType.UNROLL])
@@ -82,11 +126,12 @@ def test_a_lane_in_which_the_loop_is_gone_from_a_place_gates_it(kind: AxisType) 
         b.add(_x(N, 4), 1.0),
         b.reduce(_x(N, 4), Op.ADD, (0,)),
         b.reduce(b.expand(b.reshape(_x(4), (1, 4)), (N, 4)), Op.ADD, (0,)),
+        b.reduce(b.expand(b.reshape(b.contiguous(_x(4)), (1, 4)), (N, 4)), Op.ADD, (0,)),
         b.reduce(b.expand(b.reshape(_x(M, 4), (1, M, 4)), (b.variable("k", 0, 3), M, 4)), Op.ADD, (0,)),
         b.reduce(b.expand(b.reshape(b.flip(_x(M), (True,)), (1, M)), (b.variable("k", 0, 3), M)), Op.ADD, (0,)),
         b.reduce(_repeated(_x(b.variable("k", 1, 2)), 3), Op.ADD, (0,)),
     ],
-    ids=["of the loop", "of both loops", "of a known size", "of its own loops", "backwards", "a loop that runs"],
+    ids=["of the loop", "of both loops", "of a known size", "kept whole", "of its own loops", "backwards", "a loop that runs"],
 )
 def test_places_that_are_there_have_no_gate(graph: UOp) -> None:
     assert not _gates(rangeify(callify(graph)))

@@ -10,6 +10,7 @@ import pytest
 
 from uops.backends.registry import BrokenBackend, get
 from uops.compiler import Compiled, Config
+from uops.fuzz.bisect import bisect
 from uops.fuzz.corpus import FileTest, load, wrong
 from uops.interp import run
 from uops.spec.dialects import Dialect
@@ -66,6 +67,15 @@ def test_drawn_schedules_give_what_the_file_says(path: Path, name: str) -> None:
     for seed in SEEDS:
         program = Compiled(test.graph, target, Config(reuse=False, verify=True, forced=seed))
         assert not wrong(test, _outputs(program(test.inputs))), f"UOPS_FORCED={seed}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
+def test_every_stage_gives_what_the_one_before_gives(path: Path) -> None:
+    """What a stage reads and nobody wrote may be right on a machine."""
+    test = load(path)
+    if not test.trap and not test.error:
+        found = bisect(test.graph, test.inputs, get("llvm").target)
+        assert found is None, str(found)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: p.stem)
