@@ -223,11 +223,17 @@ def _listed(body: UOp, state: Lowering, rendering: Rendering) -> UOp:
     return body
 
 
-def stages(graph: UOp, target: Target, config: Config | None = None) -> dict[str, UOp]:
-    """The graph itself under `tensor`, and after each stage under the stage's name."""
+def stages(
+    graph: UOp, target: Target, config: Config | None = None, reached: Callable[[str], None] = lambda stage: None
+) -> dict[str, UOp]:
+    """The graph itself under `tensor`, and after each stage under the stage's name; `reached` hears of each as it is reached."""
     state = Lowering(target, config or configuration.default())
+    found = {"tensor": graph}
     with _heard(state):
-        return {"tensor": graph, **dict(_run(graph, state))}
+        for stage, given in _run(graph, state):
+            found[stage] = given
+            reached(stage)
+    return found
 
 
 def _heard(state: Lowering) -> AbstractContextManager[object]:

@@ -8,7 +8,7 @@ looks: where no pass told (`uops.compiler.log`) there is no link. Spec: Lowering
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from uops.compiler.config import Config
@@ -101,10 +101,10 @@ class Trace:
         return {r.name: r for rules in {id(m.rules): m.rules for m in self.log.moves}.values() for r in rules}
 
 
-def trace(graph: UOp, target: Target, config: Config | None = None) -> Trace:
-    """Lower `graph` to the end and keep everything. Raises SpecError, CompileError or Unsupported as `lower` does."""
+def trace(graph: UOp, target: Target, config: Config | None = None, reached: Callable[[str], None] = lambda stage: None) -> Trace:
+    """Lower `graph` to the end and keep everything; `reached` hears of each stage. Raises as `lower` does."""
     with recording() as log:
-        return Trace(stages(graph, target, config), log)
+        return Trace(stages(graph, target, config, reached), log)
 
 
 def parts(root: UOp) -> tuple[Part, ...]:

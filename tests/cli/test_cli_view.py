@@ -3,13 +3,18 @@ prints passes and the steps of rules. The page is judged as text by a parser, an
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from html.parser import HTMLParser
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +26,13 @@ from uops.cli.viewer.page import FAMILIES
 from uops.compiler import STAGES
 from uops.spec import build as b
 from uops.spec import dtypes as dt
+from uops.spec.args import ParamArg
 from uops.spec.axes import AxisType
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.rows import ROWS
-from uops.spec.text import number, parse, show
+from uops.spec.text import line, number, parse, show
+from uops.spec.untrusted import printable
 
 Uops = Callable[..., Result]
 BROWSER = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
@@ -77,14 +84,61 @@ def shown(uops: Uops, graph: UOp, name: str = "x.uops") -> str:
     return Path("out.html").read_text(encoding="utf-8")
 
 
-def data_of(text: Read) -> dict[str, Any]:
-    ((_, content),) = text.where(id="data")
-    found: dict[str, Any] = json.loads(content)
-    return found
+@dataclass
+class Book:
+    """What a page holds, unpacked as its script does: `lines` by id, the source texts, and `links` between neighbouring stages."""
+
+    index: dict[str, Any]
+    lines: dict[str, str]
+    styles: dict[str, str]
+    sources: list[str]
+    links: list[list[tuple[int, int, int, list[tuple[str, list[Any] | None]]]]]
+
+    def of(self, stage: int) -> list[str]:
+        return [text for name, text in self.lines.items() if name.startswith(f"s{stage}n")]
 
 
-def rows(flat: list[int]) -> list[tuple[int, int, int, int]]:
-    return list(zip(*(flat[k::4] for k in range(4)), strict=True))
+def read(text: str) -> Book:
+    found = Read(text)
+    chunks = {
+        a["id"]: json.loads(zlib.decompress(base64.b64decode(content)))
+        for a, content in found.where(type="application/octet-stream")
+    }
+    ((work, _),) = found.classes("work")
+    book = Book(chunks[work["data-index"]], {}, {}, [], [])
+    for stage, groups in enumerate(book.index["groups"]):
+        for _, first, size, own, _, _ in groups:
+            packed = [chunks[f"c{k}"] for k in own]
+            if not size:
+                book.sources.append(packed[0]["code"])
+                continue
+            for k, (rest, style) in enumerate(pair for chunk, at in offsets(packed) for pair in unpacked(chunk, at)):
+                book.lines[f"s{stage}n{first + k}"], book.styles[f"s{stage}n{first + k}"] = f"%{k} {rest}", style
+    for k, joints in enumerate(book.index["joints"]):
+        book.links.append([row for joint in joints for row in linked(chunks[f"c{joint[2]}"], *firsts(book, k, joint))])
+    return book
+
+
+def offsets(packed: list[Any]) -> list[tuple[Any, int]]:
+    return list(zip(packed, (0, len(packed[0]["which"])), strict=True))
+
+
+def unpacked(chunk: Any, first: int) -> Iterator[tuple[str, str]]:
+    holes = iter(chunk["holes"])
+    for k, which in enumerate(chunk["which"], first):
+        op, rest, kind, style = chunk["templates"][which]
+        yield f"{op} {re.sub(chr(1), lambda m, k=k: f'%{k - next(holes)}', rest)}{f' {kind}' if kind else ''}", style
+
+
+def firsts(book: Book, boundary: int, joint: list[Any]) -> tuple[int, int]:
+    groups = book.index["groups"]
+    return groups[boundary][joint[0]][1], groups[boundary + 1][joint[1]][1]
+
+
+def linked(chunk: Any, source: int, target: int) -> Iterator[tuple[int, int, int, list[tuple[str, list[Any] | None]]]]:
+    for old, new, why in zip(accumulate(chunk["from"]), accumulate(chunk["to"]), chunk["why"], strict=True):
+        causes = [(by, None if step < 0 else chunk["steps"][step]) for by, step in chunk["causes"][why >> 1]]
+        yield source + old, target + new, why & 1, causes
 
 
 def softmax(width: int = 8) -> UOp:
@@ -117,77 +171,138 @@ def test_the_page_is_well_formed_and_needs_nothing_but_itself(uops: Uops) -> Non
 
 
 def test_there_is_a_column_per_stage_in_order(uops: Uops) -> None:
-    found = Read(shown(uops, softmax()))
-    assert tuple(a["aria-label"] for a, _ in found.classes("column")) == SHOWN
-    assert data_of(found)["stages"] == list(SHOWN)
+    text = shown(uops, softmax())
+    assert tuple(a["aria-label"] for a, _ in Read(text).classes("column")) == SHOWN
+    assert read(text).index["stages"] == list(SHOWN)
 
 
 def test_every_node_has_a_line_of_its_text(uops: Uops) -> None:
     graph = softmax()
-    found = Read(shown(uops, graph))
-    lines = {a["id"]: text for a, text in found.where(role="option")}
-    assert len(lines) == len(found.where(role="option"))
-    for k, u in enumerate(number(graph)):
-        assert lines[f"s0n{k}"].startswith(f"%{k} {u.op.name.lower()} ")
-    data = data_of(found)
-    for stage, size in enumerate(data["sizes"]):
-        own = [i for i in lines if i.startswith(f"s{stage}n")]
-        assert len(own) == (0 if data["same"][stage] else size)
+    book = read(shown(uops, graph))
+    names = number(graph)
+    for k, u in enumerate(names):
+        assert book.lines[f"s0n{k}"].startswith(f"%{k} " + line(u, names).partition(" = ")[2])
+    assert [len(book.of(stage)) for stage in range(len(SHOWN))] == book.index["sizes"]
 
 
 def test_links_join_lines_of_neighbouring_columns_and_name_causes(uops: Uops) -> None:
-    data = data_of(Read(shown(uops, softmax())))
-    sizes = data["sizes"]
-    assert len(data["links"]) == len(sizes) - 1
-    for k, flat in enumerate(data["links"]):
-        for source, target, made, causes in rows(flat):
+    book = read(shown(uops, softmax()))
+    sizes = book.index["sizes"]
+    assert len(book.links) == len(sizes) - 1
+    for k, rows in enumerate(book.links):
+        for source, target, made, causes in rows:
             assert 0 <= source < sizes[k] and 0 <= target < sizes[k + 1] and made in (0, 1)
-            assert all(step == -1 or data["steps"][step][0] in data["rules"] for _, step in data["causes"][causes])
-        assert {target for _, target, _, _ in rows(flat)} == set(range(sizes[k + 1]))
-    sine = data_of(Read(shown(uops, UOp(Op.SIN, (b.param(0, (8,), dt.float32),)))))
-    assert "ranges" in {by for cause in data["causes"] for by, _ in cause}
-    assert "decompose" in {by for cause in sine["causes"] for by, _ in cause}
+            assert all(step is None or step[0] in book.index["rules"] for _, step in causes)
+        assert {target for _, target, _, _ in rows} == set(range(sizes[k + 1]))
+    sine = read(shown(uops, UOp(Op.SIN, (b.param(0, (8,), dt.float32),))))
+    assert "ranges" in passes(book)
+    assert "decompose" in passes(sine)
+
+
+def passes(book: Book) -> set[str]:
+    return {by for rows in book.links for _, _, _, causes in rows for by, _ in causes}
 
 
 def test_lines_carry_the_colour_of_their_family_and_axis_type(uops: Uops) -> None:
-    found = Read(shown(uops, softmax()))
-    for a, text in found.where(role="option"):
+    book = read(shown(uops, softmax()))
+    for name, text in book.lines.items():
         op = Op[text.split()[1].upper()]
         axis = re.search(r"type=(\w+)", text)
-        assert a["class"] == (f"a-{axis[1]}" if op is Op.RANGE and axis else f"f-{columns.family_of(op)}")
+        assert book.styles[name] == (f"a-{axis[1]}" if op is Op.RANGE and axis else f"f-{columns.family_of(op)}")
     style = (Path(columns.__file__).parent / "page.css").read_text()
     assert all(f".f-{columns.family_of(op)} " in style for op in ROWS)
     assert all(re.search(rf"\.a-{t.name.lower()}\b", style) for t in AxisType)
     assert {columns.family_of(op) for op in ROWS} <= {*FAMILIES, "bestiary"}
 
 
-def test_each_kernel_has_a_group_and_can_be_chosen(uops: Uops) -> None:
-    found = Read(shown(uops, softmax()))
-    groups = [a["aria-label"] for a, _ in found.classes("group")]
-    names = [n for n in dict.fromkeys(groups) if n != "program"]
-    assert len(names) > 1
-    options = [text for a, text in found.where() if a.get("value", "").isdigit()]
-    assert options == [f"{k}: {n}" for k, n in enumerate(names)]
+def test_each_kernel_has_a_group_in_every_stage_that_has_kernels(uops: Uops) -> None:
+    index = read(shown(uops, softmax())).index
+    assert len(index["kernels"]) > 1
+    for stage, groups in zip(index["stages"], index["groups"], strict=True):
+        if stage in ("tensor", "callify"):
+            assert [(g[0], g[4]) for g in groups] == [("program", None)]
+        else:
+            assert [(g[0], g[4]) for g in groups] == [(name, k) for k, name in enumerate(index["kernels"])]
 
 
-def test_source_is_shown_as_the_renderer_gave_it(uops: Uops) -> None:
-    found = Read(shown(uops, softmax()))
-    sources = [text for (tag, _), text in zip(found.elements, map(found.text.get, range(len(found.elements)))) if tag == "pre"]
-    assert sources and all(text and "define" in text for text in sources)
+def test_kernels_that_were_joined_are_of_one_kernel(uops: Uops) -> None:
+    q, k, v = (b.param(n, (8, 512, 64), dt.float32) for n in range(3))
+    scores = products(q, b.permute(k, (0, 2, 1)))
+    high = b.expand(b.reshape(b.reduce(scores, Op.MAX, (2,)), (8, 512, 1)), (8, 512, 512))
+    scores = b.sub(scores, high)
+    index = read(shown(uops, b.tuple_(products(b.exp2(scores), v), b.neg(q)))).index
+    rangeify, optimize = (index["groups"][index["stages"].index(stage)] for stage in ("rangeify", "optimize"))
+    if len(rangeify) == len(optimize):
+        pytest.skip("no kernels are joined for this machine's caches")
+    assert sorted({g[4] for g in rangeify}) == list(range(len(index["kernels"])))
+
+
+def products(x: UOp, y: UOp) -> UOp:
+    batch, rows, inner = (int(n) for n in x.shape)
+    width = int(y.shape[2])
+    left = b.expand(b.reshape(x, (batch, rows, inner, 1)), (batch, rows, inner, width))
+    right = b.expand(b.reshape(y, (batch, 1, inner, width)), (batch, rows, inner, width))
+    return b.contiguous(b.reshape(b.reduce(b.mul(left, right), Op.ADD, (2,)), (batch, rows, width)))
+
+
+def test_source_is_held_as_the_renderer_gave_it(uops: Uops) -> None:
+    sources = read(shown(uops, softmax())).sources
+    assert sources and all("define" in text for text in sources)
+
+
+def test_equal_kernels_are_stored_once(uops: Uops) -> None:
+    def size(kernels: int) -> int:
+        x = b.param(0, (8, 8), dt.float32)
+        for _ in range(kernels):
+            x = b.contiguous(b.sqrt(b.permute(x, (1, 0))))
+        return len(shown(uops, x))
+
+    one, many = size(1), size(21)
+    assert many - one < 20 * 1500
+
+
+HOSTILE = "</script><script>alert(1)</script><b>\x1b[31m\u202e&#60;%7 %07"
 
 
 def test_text_of_a_program_is_never_markup(uops: Uops) -> None:
-    hostile = "</script><script>alert(1)</script><b>"
-    graph = b.neg(UOp(Op.PARAM, (b.shape_vector((2,)),), b.param(0, (2,), dt.float32).arg.__class__(0, dt.float32, hostile)))
-    found = Read(shown(uops, graph, "a<b>&.uops"))
+    text = shown(uops, hostile(), "a<b>&.uops")
+    found = Read(text)
     assert not found.wrong
-    assert sum(tag == "script" for tag, _ in found.elements) == 2
-    assert any(hostile in text for _, text in found.where(role="option"))
+    scripts = [a for tag, a in found.elements if tag == "script"]
+    assert [a for a in scripts if a.get("type") != "application/octet-stream"] == [{}]
+    assert printable(text) == text and "alert" not in text
+    assert any(json.dumps(HOSTILE) in x for x in read(text).lines.values())
+
+
+def hostile() -> UOp:
+    return b.neg(UOp(Op.PARAM, (b.shape_vector((2,)),), ParamArg(0, dt.float32, HOSTILE)))
 
 
 def test_without_output_the_page_is_named_after_the_program(uops: Uops, program: str, tmp_path: Path) -> None:
-    assert uops("view", program).output == "program.html\n"
+    result = uops("view", program)
+    assert result.stdout == "program.html\n" and result.stderr == ""
     assert (tmp_path / "program.html").stat().st_size > 10_000
+
+
+def test_progress_is_told_on_standard_error(uops: Uops, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["uops.cli.view"], "EVERY", 0.0)
+    result = uops("view", program)
+    assert result.stdout == "program.html\n"
+    assert "program.uops: lowering: 8 of 8 after 0 s" in result.stderr
+    assert re.search(r"program.uops: drawing kernels of all stages: (\d+) of \1 after", result.stderr)
+
+
+def test_an_interrupt_leaves_no_half_of_a_page(uops: Uops, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("program.html").write_text("what was there")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupt)
+    result = uops("view", program)
+    assert result.exit_code == 130 and result.stderr.endswith("interrupted\n")
+    assert Path("program.html").read_text() == "what was there"
+    assert sorted(p.name for p in tmp_path.glob("program.*")) == ["program.html", "program.uops"]
 
 
 def test_view_refuses_what_it_cannot_lower(uops: Uops, program: str, broken: str) -> None:
@@ -197,12 +312,11 @@ def test_view_refuses_what_it_cannot_lower(uops: Uops, program: str, broken: str
     assert result.exit_code == 2 and "is no target of the compiler" in result.stderr
 
 
-def test_a_program_of_500_nodes_gives_a_page_of_a_few_megabytes(uops: Uops) -> None:
+def test_a_program_of_500_nodes_gives_a_page_of_some_hundred_kilobytes(uops: Uops) -> None:
     graph = long_program(500)
     text = shown(uops, graph)
     assert len(number(graph)) >= 500
-    assert len(text) < 6_000_000
-    assert text.count("<") < 250_000
+    assert len(text) < 300_000
 
 
 # -------------------------------------------------------------------------------------------------- passes and the log
@@ -238,17 +352,32 @@ def test_compile_logs_every_application_of_a_rule(uops: Uops) -> None:
 # ------------------------------------------------------------------------------------------------------------- browser
 
 
+#: Around a script: it begins when the page has read its data, and may wait for what its own acts bring.
+BEGIN = """(async () => {
+const wait = (n = 100) => new Promise((done) => setTimeout(done, n));
+while (!("ready" in document.documentElement.dataset)) await wait(10);
+await wait();
+try {
+const press = async (key) => {
+  (document.activeElement || document.body).dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true })); await wait();
+};
+const kernel = async (value) => { const el = document.getElementById("kernel"); el.value = value; el.dispatchEvent(new Event("change")); await wait(); };
+const filter = async (value) => { const el = document.getElementById("filter"); el.value = value; el.dispatchEvent(new Event("input")); await wait(); };
+"""  # noqa: E501 (what a test does is a line)
+END = "document.body.dataset.done = ''; } catch (e) { document.body.dataset.failed = String(e); } })();"
+
+
 def browse(text: str, where: Path, script: str = "", fragment: str = "") -> Read:
     """The page as a browser leaves it, after `script` has run in it."""
     if BROWSER is None:
         pytest.skip("no browser is installed: neither chromium nor google-chrome is on PATH")
     place = where / "browsed.html"
-    place.write_text(text.replace("</body>", f"<script>{script}</script></body>"), encoding="utf-8")
+    place.write_text(text.replace("</body>", f"<script>{BEGIN}{script}\n{END}</script></body>"), encoding="utf-8")
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
     options = [
         "--headless",
         "--disable-gpu",
-        "--virtual-time-budget=4000",
+        "--virtual-time-budget=6000",
         "--window-size=1800,1000",
         f"--user-data-dir={where / 'profile'}",
     ]
@@ -256,6 +385,7 @@ def browse(text: str, where: Path, script: str = "", fragment: str = "") -> Read
         [BROWSER, *sandbox, *options, "--dump-dom", f"{place.as_uri()}{fragment}"], capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
+    assert "data-done" in done.stdout, re.findall('data-failed="[^"]*"', done.stdout) or "the script did not end"
     return Read(done.stdout)
 
 
@@ -266,16 +396,22 @@ def lit(found: Read, *, direct: bool = False) -> set[str]:
 
 
 def line_with(text: str, stage: int, op: str) -> str:
-    return next(a["id"] for a, t in Read(text).where(role="option") if a["id"].startswith(f"s{stage}n") and t.split()[1] == op)
+    return next(name for name, x in read(text).lines.items() if name.startswith(f"s{stage}n") and x.split()[1] == op)
+
+
+def chosen(found: Read) -> list[str]:
+    return [a["id"] for a, _ in found.where(role="option") if a["aria-selected"] == "true"]
+
+
+def title_of(found: Read) -> str:
+    return next(found.text[k] for k, (tag, _) in enumerate(found.elements) if tag == "title")
 
 
 def test_a_link_to_a_node_lights_it_up_in_every_open_stage(uops: Uops, tmp_path: Path) -> None:
     text = shown(uops, softmax())
     target = line_with(text, 0, "div")
     found = browse(text, tmp_path, fragment=f"#{target}")
-    assert [a["id"] for a, _ in found.where(aria_selected="true")] == [] and [
-        a["id"] for a, _ in found.where(role="option") if a["aria-selected"] == "true"
-    ] == [target]
+    assert chosen(found) == [target]
     assert lit(found) >= {"tensor", "callify", "rangeify", "select", "linearize"}
     ((_, panel),) = found.where(id="panel")
     assert "tensor → callify" in panel and "became" in panel and "no recorded link: the renderer gives text" in panel
@@ -284,21 +420,20 @@ def test_a_link_to_a_node_lights_it_up_in_every_open_stage(uops: Uops, tmp_path:
 def test_lit_lines_are_scrolled_into_view(uops: Uops, tmp_path: Path) -> None:
     text = shown(uops, long_program(200))
     script = (
-        f"document.getElementById('{line_with(text, 0, 'permute')}').click(); setTimeout(() => {{"
+        f"await kernel(''); document.getElementById('{line_with(text, 0, 'permute')}').click(); await wait(1000);"
         "const seen = (el) => { const r = el.getBoundingClientRect(), b = el.closest('.lines').getBoundingClientRect();"
         " return r.height > 0 && r.top >= b.top && r.bottom <= b.bottom; };"
         "document.title = [...document.querySelectorAll('.column:not(.shut)')].filter((c) => c.querySelector('.on'))"
-        ".map((c) => `${c.getAttribute('aria-label')} ${[...c.querySelectorAll('.on')].some(seen)}`).join(', '); }, 1000);"
+        ".map((c) => `${c.getAttribute('aria-label')} ${[...c.querySelectorAll('.on')].some(seen)}`).join(', ');"
     )
-    found = browse(text, tmp_path, script)
-    title = next(found.text[k] for k, (tag, _) in enumerate(found.elements) if tag == "title")
+    title = title_of(browse(text, tmp_path, script))
     assert title.startswith("tensor true, callify true, rangeify true") and "false" not in title
 
 
 def test_a_click_chooses_a_node_and_names_the_rule_that_changed_it(uops: Uops, tmp_path: Path) -> None:
     text = shown(uops, b.mul(b.cast(b.param(0, (3,), dt.float32), dt.int32), 1))
     target = line_with(text, 0, "mul")
-    found = browse(text, tmp_path, f"document.getElementById('{target}').click()")
+    found = browse(text, tmp_path, f"document.getElementById('{target}').click(); await wait();")
     assert lit(found, direct=True) >= {"tensor", "callify", "rangeify"}
     ((_, panel),) = found.where(id="panel")
     assert "mul-one" in panel and "(x * 1) -> x" in panel and "before" in panel and "after" in panel
@@ -306,51 +441,107 @@ def test_a_click_chooses_a_node_and_names_the_rule_that_changed_it(uops: Uops, t
 
 def test_a_second_click_or_escape_lets_go(uops: Uops, tmp_path: Path) -> None:
     text = shown(uops, softmax())
-    line = f"const el = document.getElementById('{line_with(text, 0, 'exp2')}'); el.click();"
-    again = "el.click();"
-    escape = "document.dispatchEvent(new KeyboardEvent('keydown', { key: 'Escape', bubbles: true }));"
-    for script in (line + again, line + escape):
-        found = browse(text, tmp_path, script)
-        assert lit(found) == set()
+    once = f"const el = document.getElementById('{line_with(text, 0, 'exp2')}'); el.click(); await wait();"
+    for again in ("el.click(); await wait();", "await press('Escape');"):
+        found = browse(text, tmp_path, once + again)
+        assert lit(found) == set() and chosen(found) == []
         assert "Choose a node" in found.where(id="panel")[0][1]
 
 
 def test_keys_walk_lines_and_stages_and_choose(uops: Uops, tmp_path: Path) -> None:
     text = shown(uops, softmax())
-    press = (
-        "const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true }));"
-        f"document.getElementById('{line_with(text, 0, 'exp2')}').focus();"
-    )
-    found = browse(text, tmp_path, f"{press} press('ArrowRight'); press('ArrowDown'); press('ArrowUp'); press('Enter');")
-    (chosen,) = (t for a, t in found.where(role="option") if a["aria-selected"] == "true")
-    assert chosen.split()[1] == "exp2"
-    assert {a["id"][:2] for a, _ in found.where(role="option") if a["aria-selected"] == "true"} == {"s1"}
-    found = browse(text, tmp_path, f"{press} press('j'); press('j');")
-    hidden = {a["data-kernel"] for a, _ in found.classes("group") if "hidden" in a}
-    assert hidden and "1" not in hidden
+    begin = f"document.getElementById('{line_with(text, 0, 'exp2')}').focus();"
+    keys = "".join(f"await press('{key}');" for key in ("ArrowRight", "ArrowDown", "ArrowUp", "Enter"))
+    found = browse(text, tmp_path, begin + keys)
+    (line_id,) = chosen(found)
+    assert line_id.startswith("s1") and read(text).lines[line_id].split()[1] == "exp2"
+    found = browse(text, tmp_path, f"{begin} await press('j'); await press('j');")
+    assert {a["data-kernel"] for a, _ in found.classes("group")} == {"0", "1"}  # of the program, and of the kernel
+    assert len(found.classes("group")) < len(SHOWN) * 2
+
+
+@pytest.mark.parametrize("key", ["ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight"])
+def test_an_arrow_key_on_a_fresh_page_chooses_the_first_node(uops: Uops, tmp_path: Path, key: str) -> None:
+    found = browse(shown(uops, softmax()), tmp_path, f"await press('{key}'); document.title = document.activeElement.id;")
+    assert chosen(found) == ["s0n0"] and title_of(found) == "s0n0"
+
+
+def test_the_next_arrow_key_goes_on_from_there(uops: Uops, tmp_path: Path) -> None:
+    script = "await press('ArrowDown'); await press('ArrowDown'); document.title = document.activeElement.id;"
+    assert title_of(browse(shown(uops, softmax()), tmp_path, script)) == "s0n1"
 
 
 def test_a_column_that_is_as_before_opens_with_the_same_lines(uops: Uops, tmp_path: Path) -> None:
     text = shown(uops, b.neg(b.param(0, (3,), dt.float32)))
-    data = data_of(Read(text))
-    k = data["same"].index(True)
-    found = browse(text, tmp_path, f"document.querySelector('.toggles [data-column=\"{k}\"]').click()")
+    k = read(text).index["same"].index(True)
+    found = browse(text, tmp_path, f"document.querySelector('.toggles [data-column=\"{k}\"]').click(); await wait();")
     before, same = ([t for a, t in found.where(role="option") if a["id"].startswith(f"s{j}n")] for j in (k - 1, k))
     assert same and same == before
 
 
+def test_lines_in_the_browser_are_those_of_the_file(uops: Uops, tmp_path: Path) -> None:
+    text = shown(uops, hostile())
+    found = browse(text, tmp_path)
+    assert {a["id"]: t for a, t in found.where(role="option")}.items() <= read(text).lines.items()
+    assert len(found.where(role="option")) > 10
+
+
 def test_the_filter_leaves_only_lines_with_its_words(uops: Uops, tmp_path: Path) -> None:
     text = shown(uops, softmax())
-    found = browse(
-        text, tmp_path, "const f = document.getElementById('filter'); f.value = 'EXP2'; f.dispatchEvent(new Event('input'));"
-    )
-    lines = found.where(role="option")
-    assert lines and all(("exp2" in t) is ("out" not in a["class"].split()) for a, t in lines)
+    found = browse(text, tmp_path, "await kernel(''); await filter('EXP2');")
+    lines = {a["id"]: t for a, t in found.where(role="option")}
+    open_ = [k for k, same in enumerate(read(text).index["same"]) if not same]
+    assert lines == {i: t for i, t in read(text).lines.items() if "exp2" in t and int(i[1 : i.index("n")]) in open_}
+
+
+def test_a_column_that_the_filter_leaves_empty_says_so(uops: Uops, tmp_path: Path) -> None:
+    text = shown(uops, softmax())
+    found = browse(text, tmp_path, "await kernel(''); await filter('contiguous');")
+    said = [t for _, t in found.classes("empty")]
+    with_lines = {a["id"][:2] for a, _ in found.where(role="option")}
+    whole = sum(1 for size, same in zip(read(text).index["sizes"], read(text).index["same"], strict=True) if size and not same)
+    assert set(said) == {"No line has these words."} and len(said) == whole - len(with_lines) and with_lines
+    found = browse(text, tmp_path, "await filter('contiguous'); await filter('');")
+    assert not found.classes("empty") and len(found.where(role="option")) > 50
+
+
+def test_a_large_program_opens_with_its_first_kernel_and_shows_another_when_asked(uops: Uops, tmp_path: Path) -> None:
+    text = shown(uops, long_program(500))
+    names = read(text).index["kernels"]
+    found = browse(text, tmp_path)
+    assert {a["aria-label"] for a, _ in found.classes("group")} == {"program", names[0]}
+    found = browse(text, tmp_path, "await kernel('7');")
+    assert {a["aria-label"] for a, _ in found.classes("group")} == {"program", names[7]}
+    assert found.classes("outside"), "lines of the program that the kernel was not made of"
+    found = browse(text, tmp_path, "await kernel('');")
+    assert {a["aria-label"] for a, _ in found.classes("group")} == {"program", *names}
+
+
+def test_a_link_to_a_node_of_another_kernel_shows_that_kernel(uops: Uops, tmp_path: Path) -> None:
+    text = shown(uops, long_program(500))
+    index = read(text).index
+    stage = index["stages"].index("select")
+    name, first, *_ = index["groups"][stage][5]
+    found = browse(text, tmp_path, fragment=f"#s{stage}n{first + 3}")
+    assert chosen(found) == [f"s{stage}n{first + 3}"]
+    assert {a["aria-label"] for a, _ in found.classes("group")} == {"program", name}
+
+
+def test_only_lines_near_the_window_have_elements(uops: Uops, tmp_path: Path) -> None:
+    x = b.param(0, (4,), dt.float32)
+    for k in range(1500):
+        x = b.add(b.mul(x, float(k)), 1.0)
+    text = shown(uops, x)
+    found = browse(text, tmp_path)
+    assert 0 < len(found.where(role="option")) < 5000 < sum(read(text).index["sizes"])
+    target = "s0n2500"
+    assert chosen(browse(text, tmp_path, fragment=f"#{target}")) == [target]
 
 
 def test_direct_links_only_lights_no_line_that_was_made_beside(uops: Uops, tmp_path: Path) -> None:
     text = shown(uops, softmax())
     target = line_with(text, 0, "exp2")
-    found = browse(text, tmp_path, f"document.getElementById('direct').click(); document.getElementById('{target}').click()")
+    script = f"document.getElementById('direct').click(); document.getElementById('{target}').click(); await wait();"
+    found = browse(text, tmp_path, script)
     assert found.classes("on")
     assert not [a for a, _ in found.classes("made") if "id" in a]

@@ -209,13 +209,14 @@ def _tallied(name: str, version: str, tallies: dict[str, Tally]) -> Json:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Progress]:
-    """How far it is, on standard error: a bar on a terminal, elsewhere a line now and then; gives `advance(done, total)`."""
+def progress(title: str, every: float | None = None) -> Iterator[Progress]:
+    """How far it is, on standard error: a bar on a terminal, elsewhere a line at times; gives `advance(done, total)`."""
+    from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     out = console(stderr=True)
     if not out.is_terminal:
-        yield _lines(title)
+        yield _lines(title, EVERY if every is None else every)
         return
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -225,18 +226,22 @@ def progress(title: str) -> Iterator[Progress]:
         TimeRemainingColumn(),
     )
     with Progress(*columns, console=out, transient=True) as bar:
-        task = bar.add_task(title, total=None)
+        task = bar.add_task(escape(title), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _lines(title: str) -> Progress:
-    """A line every EVERY seconds."""
+def _lines(title: str, every: float) -> Progress:
+    """A line every so many seconds."""
     start = told = time.monotonic()
 
     def advance(done: int, total: int) -> None:
         nonlocal told
-        if (now := time.monotonic()) - told >= EVERY:
+        if (now := time.monotonic()) - told >= every:
             told = now
-            echo(f"{title}: {done:,} of {total:,} after {(now - start) / 60:.0f} min", err=True)
+            echo(f"{title}: {done:,} of {total:,} after {_spell(now - start)}", err=True)
 
     return advance
+
+
+def _spell(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 60 else f"{seconds / 60:.0f} min"

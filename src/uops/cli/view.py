@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from uops.cli.common import backend_option, echo, program_argument
 from uops.cli.foreign import apart, target_of
+
+if TYPE_CHECKING:
+    from uops.cli.viewer.columns import View
+    from uops.compiler.target import Target
+    from uops.spec.node import UOp
+
+#: Seconds between lines about the progress, where there is no terminal.
+EVERY = 5.0
 
 
 @click.command()
@@ -25,21 +37,46 @@ from uops.cli.foreign import apart, target_of
 def view(file: str, backend_name: str, out: str | None) -> None:
     """Show a lowering as one HTML page, a column per stage.
 
-    The page needs no network.
+    The page needs no network. Of a program of many kernels it shows the first one; choose others, or all, in the page.
 
     Choose a node to see what it was and became in every stage, and the rules and passes that did it.
     """
-    from uops.cli.viewer.columns import view as shown
     from uops.cli.viewer.page import page
-    from uops.compiler.trace import trace
     from uops.spec.dialects import Dialect
     from uops.spec.text import parse_file
-    from uops.spec.untrusted import write_text
+    from uops.spec.untrusted import printable, write_text
     from uops.spec.verify import verify
 
-    root = parse_file(file)
-    verify(root, Dialect.TENSOR)
     found = target_of(backend_name)
     path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
-    write_text(path, page(shown(trace(root, found.target)), Path(file).name, found.target.name))
+    with _no_collection():
+        root = parse_file(file)
+        verify(root, Dialect.TENSOR)
+        shown = _look(root, found.target, printable(Path(file).name))
+        write_text(path, page(shown, Path(file).name, found.target.name))
     echo(str(path))
+
+
+def _look(root: UOp, target: Target, name: str) -> View:
+    """Lower the program and say on standard error how far it is."""
+    from uops.cli.conform import progress
+    from uops.cli.viewer.columns import view as columns_of
+    from uops.compiler import STAGES
+    from uops.compiler.trace import trace
+
+    with progress(f"{name}: lowering", every=EVERY) as advance:
+        traced = trace(root, target, reached=lambda stage: advance(STAGES.index(stage) + 1, len(STAGES)))
+    with progress(f"{name}: drawing kernels of all stages", every=EVERY) as advance:
+        return columns_of(traced, advance)
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Leave out the garbage collector, which would walk a large trace again and again and find nothing: half of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()

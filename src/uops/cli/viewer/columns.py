@@ -1,15 +1,17 @@
 """What the page shows: a column per stage, a line per node, the links between the lines of neighbouring columns, and their causes.
 
-Takes: a `Trace`. Gives: `View`, plain values that `page` spells. A line's number counts through its column, so that a link is a
-pair of numbers. Spec: Lowering Pipeline; the families of the op tables.
+Takes: a `Trace`. Gives: `View`, plain values that `page` spells. Lines and links are packed a group at a time, so that the page
+reads only the kernels that are looked at. Spec: Lowering Pipeline; the families of the op tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
+from uops.cli.viewer.chunks import Chunks, Line, pack_lines, pack_links
 from uops.compiler.pipeline import PIPELINE
 from uops.compiler.rewrite import Step
 from uops.compiler.trace import Cause, Links, Part, Trace
@@ -21,6 +23,7 @@ from uops.spec.record import dataclass as record
 from uops.spec.rows import ROWS
 from uops.spec.scope import open_ranges
 from uops.spec.text import line, number
+from uops.spec.untrusted import printable
 
 Json = Any
 #: Characters of a line, and of a term in the panel, before they are cut.
@@ -28,42 +31,45 @@ LINE, TERM = 180, 240
 _DEPTH = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One node: `%7 = add %5, %6` as its name, op and rest, with its type and the number of loops around it."""
-
-    name: str
-    op: str
-    rest: str
-    type: str
-    family: str
-    axis: str
-    depth: int
-
-
 @dataclass(slots=True)
 class Group:
-    """The lines of one kernel, or its source; `first` is the number of its first line."""
+    """The lines of one kernel, or its source; `first` counts the lines of the groups before it in its column.
+
+    `chunks` hold the lines of its arguments and those of its body, or the source alone. `kernel` is the one kernel of the last
+    column that it became, None where there are several."""
 
     name: str
     first: int
-    lines: list[Line]
-    code: str | None = None
+    size: int
+    chunks: tuple[int, ...]
     decisions: tuple[str, ...] = ()
+    kernel: int | None = None
 
 
 @dataclass(slots=True)
 class Column:
     """A stage. `same`: every kernel is as in the column before."""
 
-    stage: str
+    title: str
     dialect: str
     groups: list[Group]
     same: bool
 
     @property
     def size(self) -> int:
-        return sum(len(g.lines) for g in self.groups)
+        return sum(g.size for g in self.groups)
+
+
+@record(frozen=True, slots=True)
+class Joint:
+    """Group `source` of a column became group `target` of the next one; `chunk` holds the links between their lines.
+
+    With `gap` no pass spoke of it."""
+
+    source: int
+    target: int
+    chunk: int
+    gap: bool
 
 
 class Pool:
@@ -82,41 +88,105 @@ class Pool:
 
 @dataclass(slots=True)
 class View:
-    """`links[k]` is between columns k and k + 1: [from, to, made, causes] with causes a position in `causes`, each a list of
-    [pass, step or -1]; a step is [rule, before, after, what the rule bound]; `gaps` are groups that no pass spoke of."""
+    """`joints[k]` is between columns k and k + 1. A chunk of links has its own causes, each a list of [pass, step or -1], and its
+    own steps: [rule, before, after, what the rule bound]. `rules` has the text of every rule that is named."""
 
-    columns: list[Column]
-    links: list[list[list[int]]]
-    causes: list[Json]
-    steps: list[Json]
-    rules: dict[str, str]
-    gaps: list[list[int]] = field(default_factory=list)
+    columns: list[Column] = field(default_factory=list)
+    joints: list[list[Joint]] = field(default_factory=list)
+    chunks: Chunks = field(default_factory=Chunks)
+    rules: dict[str, str] = field(default_factory=dict)
+    families: set[str] = field(default_factory=set)
 
 
-def view(found: Trace) -> View:
+#: Hears how many parts of all stages are done, and of how many.
+Progress = Callable[[int, int], None]
+
+
+def view(found: Trace, progress: Progress = lambda done, total: None) -> View:
     """All columns of a trace and what links them."""
-    dialects = {p.stage: p.gives.value for p in PIPELINE}
-    columns: list[Column] = []
-    places: list[list[Place]] = []
-    links: list[list[list[int]]] = []
-    gaps: list[list[int]] = []
-    causes, steps = Pool(), Pool()
-    before: tuple[Part, ...] = ()
-    for stage in found.stages:
-        parts = found.parts(stage)
-        column, place = _column(stage, dialects.get(stage, "tensor"), parts, before)
-        if before:
-            between = found.links(stage)
-            old = places[-1]
-            links.append([row for x in between for row in _rows(x, old[x.source], place[x.target], causes, steps)])
-            gaps.append([x.target for x in between if x.gap])
-            for x in between:
-                column.groups[x.target].decisions = tuple(d.replace("AxisType.", "") for d in x.decisions)
-        columns.append(column)
-        places.append(place)
-        before = parts
-    used = {s[0] for s in steps.values}
-    return View(columns, links, causes.values, steps.values, {n: str(r) for n, r in found.rules().items() if n in used}, gaps)
+    return _Making(found, progress).view()
+
+
+class _Making:
+    """A view in the making."""
+
+    def __init__(self, found: Trace, progress: Progress) -> None:
+        self.trace, self.progress = found, progress
+        self.parts = {stage: found.parts(stage) for stage in found.stages}
+        self.total, self.done = sum(map(len, self.parts.values())), 0
+        self.made = View()
+        self.bodies: dict[UOp, int] = {}  # the chunk of a body that has no node in common with its arguments
+        self.used: set[str] = set()
+
+    def view(self) -> View:
+        dialects = {p.stage: p.gives.value for p in PIPELINE}
+        before: tuple[Part, ...] = ()
+        old: list[Place] = []
+        for stage, parts in self.parts.items():
+            same = [(p.body, p.arguments, p.code) for p in parts] == [(p.body, p.arguments, p.code) for p in before]
+            title = "source" if any(p.code is not None for p in parts) else stage
+            column = Column(title, dialects.get(stage, "tensor"), [], same)
+            self.made.columns.append(column)
+            places = [self._group(column, part) for part in parts]
+            if before:
+                self._joints(stage, column, old, places)
+            before, old = parts, places
+        _assign_kernels(self.made)
+        self.made.rules = {n: str(r) for n, r in self.trace.rules().items() if n in self.used}
+        return self.made
+
+    def _group(self, column: Column, part: Part) -> Place:
+        """Add the group of a part, and say where its nodes are."""
+        self.done += 1
+        self.progress(self.done, self.total)
+        first = column.groups[-1].first + column.groups[-1].size if column.groups else 0
+        name = printable(part.name)
+        if part.code is not None:
+            column.groups.append(Group(name, first, 0, (self.made.chunks.add({"code": printable(part.code)}),)))
+            return Place({}, {})
+        names = named(part)
+        column.groups.append(Group(name, first, len(names), self._lines(part, names)))
+        return Place.of(part, names)
+
+    def _lines(self, part: Part, names: dict[UOp, str]) -> tuple[int, int]:
+        """The chunks of the arguments and of the body, which kernels may have in common."""
+        outside = [u for u in toposort(*part.arguments) if u in names]
+        shares = not {*outside}.isdisjoint(toposort(part.body))
+        body = None if shares else self.bodies.get(part.body)
+        if body is None:
+            body = self._pack(lines(islice(names, len(outside), None), names, _depths(part)), len(outside))
+            if not shares:
+                self.bodies[part.body] = body
+        return self._pack(lines(outside, names, {}), 0), body
+
+    def _pack(self, found: Iterable[Line], first: int) -> int:
+        own = list(found)
+        self.made.families.update(x.family for x in own)
+        return self.made.chunks.add(pack_lines(own, first))
+
+    def _joints(self, stage: str, column: Column, old: list[Place], new: list[Place]) -> None:
+        joints = []
+        for x in self.trace.links(stage):
+            causes, steps = Pool(), Pool()
+            rows = list(_rows(x, old[x.source], new[x.target], causes, steps))
+            self.used.update(s[0] for s in steps.values)
+            chunk = self.made.chunks.add(pack_links(rows, causes.values, steps.values))
+            joints.append(Joint(x.source, x.target, chunk, x.gap))
+            column.groups[x.target].decisions = tuple(d.replace("AxisType.", "") for d in x.decisions)
+        self.made.joints.append(joints)
+
+
+def _assign_kernels(made: View) -> None:
+    """Give every group the one kernel of the last column that it became, if there is one."""
+    became: list[set[int]] = [{k} for k in range(len(made.columns[-1].groups))]
+    for k in reversed(range(len(made.columns))):
+        for g, kernels in zip(made.columns[k].groups, became, strict=True):
+            g.kernel = min(kernels) if len(kernels) == 1 else None
+        if k:
+            several = [set[int]() for _ in made.columns[k - 1].groups]
+            for j in made.joints[k - 1]:
+                several[j.source] |= became[j.target]
+            became = several
 
 
 @record(frozen=True, slots=True)
@@ -127,8 +197,8 @@ class Place:
     inside: dict[UOp, tuple[int, ...]]
 
     @staticmethod
-    def of(part: Part, names: dict[UOp, str], first: int) -> Place:
-        own, inside = {u: first + k for k, u in enumerate(names)}, dict[UOp, tuple[int, ...]]()
+    def of(part: Part, names: dict[UOp, str]) -> Place:
+        own, inside = {u: k for k, u in enumerate(names)}, dict[UOp, tuple[int, ...]]()
         for u in reversed(part.nodes()):
             lines = (own[u],) if u in own else inside.get(u, ())
             for s in u.src:
@@ -137,22 +207,7 @@ class Place:
         return Place(own, inside)
 
 
-def _column(stage: str, dialect: str, parts: Sequence[Part], before: Sequence[Part]) -> tuple[Column, list[Place]]:
-    groups, places, first = [], list[Place](), 0
-    for part in parts:
-        if part.code is not None:
-            groups.append(Group(part.name, first, [], part.code))
-            places.append(Place({}, {}))
-            continue
-        names = named(part)
-        groups.append(Group(part.name, first, list(lines(part, names))))
-        places.append(Place.of(part, names, first))
-        first += len(names)
-    same = [(p.body, p.arguments, p.code) for p in parts] == [(p.body, p.arguments, p.code) for p in before]
-    return Column(stage, dialect, groups, same), places
-
-
-def _rows(links: Links, source: Place, target: Place, causes: Pool, steps: Pool) -> Iterator[list[int]]:
+def _rows(links: Links, source: Place, target: Place, causes: Pool, steps: Pool) -> Iterator[tuple[int, int, int, int]]:
     """Links between lines; a line whose only sources are written inside of others' lines was made for these."""
     lined = [x for x in links.links if x.target in target.own]
     reached = {x.target for x in lined if x.source in source.own}
@@ -161,12 +216,12 @@ def _rows(links: Links, source: Place, target: Place, causes: Pool, steps: Pool)
         why = tuple(_cause(c, steps) for c in x.causes)
         at = target.own[x.target]
         if x.source in source.own:
-            yield [source.own[x.source], at, int(x.made), causes(why, why)]
+            yield source.own[x.source], at, int(x.made), causes(why, why)
         elif x.target not in reached:
             for k in source.inside.get(x.source, ()):
                 if (k, at) not in made:
                     made.add((k, at))
-                    yield [k, at, 1, causes(why, why)]
+                    yield k, at, 1, causes(why, why)
 
 
 def _cause(c: Cause, steps: Pool) -> tuple[str, int]:
@@ -190,16 +245,14 @@ def named(part: Part) -> dict[UOp, str]:
     return found
 
 
-def lines(part: Part, names: dict[UOp, str]) -> Iterator[Line]:
-    """One line per name."""
-    depth = _depths(part)
-    for u in names:
-        head, _, rest = line(u, names).partition(" = ")
-        op, _, rest = rest.partition(" ")
+def lines(nodes: Iterable[UOp], names: dict[UOp, str], depth: Mapping[UOp, int]) -> Iterator[Line]:
+    """One line per node."""
+    for u in nodes:
+        op, _, rest = printable(line(u, names).partition(" = ")[2]).partition(" ")
         axis = u.arg.type.name.lower() if u.op is Op.RANGE else ""
         kind = type_of(u)
         own, _, shape = kind.partition(" ")
-        yield Line(head, op, cut(rest, LINE), shape if rest.endswith(f": {own}") else kind, family_of(u.op), axis, depth.get(u, 0))
+        yield Line(op, cut(rest, LINE), shape if rest.endswith(f": {own}") else kind, family_of(u.op), axis, depth.get(u, 0))
 
 
 def family_of(op: Op) -> str:
