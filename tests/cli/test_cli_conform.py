@@ -70,7 +70,7 @@ def test_a_journal_reaches_the_suite(uops: Uops, suite: Any) -> None:
 def test_without_a_terminal_progress_is_told_in_lines(uops: Uops, suite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert uops("conform", "-b", "interp").stderr == ""
     monkeypatch.setattr(sys.modules["uops.cli.conform"], "EVERY", 0.0)
-    assert uops("conform", "-b", "interp", "--json").stderr == "interp, smoke: 1 of 2 after 0 min\n"
+    assert uops("conform", "-b", "interp", "--json").stderr == "interp, smoke: 1 of 2 after 0 s\n"
 
 
 def test_schedules_reach_the_suite_and_the_report(uops: Uops, suite: Any, tmp_path: Path) -> None:

@@ -46,6 +46,20 @@ def test_help_names_every_command_completion_and_the_exit_status(uops: Uops) -> 
     assert "_UOPS_COMPLETE=bash_source" in result.output and "130" in result.output
 
 
+def test_help_describes_every_command_on_one_line_of_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = CliRunner().invoke(main, ["--help"], terminal_width=80)
+    listed = result.output.partition("Commands:")[2].split("\n\n")[0].strip().splitlines()
+    assert [x.split()[0] for x in listed] == sorted(COMMANDS)
+    assert all(x.endswith(".") and not x.endswith("...") and len(x) <= 80 for x in listed), listed
+
+
+@pytest.mark.parametrize("width", [40, 80])
+@pytest.mark.parametrize("name", [None, *COMMANDS])
+def test_no_help_is_cut(name: str | None, width: int) -> None:
+    result = CliRunner().invoke(main, [*([name] if name else []), "--help"], terminal_width=width)
+    assert result.exit_code == 0 and not [x for x in result.output.splitlines()[1:] if x.rstrip().endswith("...")]
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_each_of_its_options(uops: Uops, name: str) -> None:
     result = uops(name, "--help")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 TIMEOUT = 600.0
 
 
-@click.command()
+@click.command(short_help="Name the pass that changed a result.")
 @program_argument()
 @backend_option(required=True, help="Whose target to compile for.")
 @click.option(
@@ -115,7 +115,7 @@ def _print(file: str, finding: Finding | None, written: list[Path]) -> None:
         out.print(Text(str(path), "dim"), soft_wrap=True)
 
 
-@click.command()
+@click.command(short_help="Bisect the programs of the conformance suite.")
 @backend_option(default="llvm", show_default=True, help="Whose target to compile for.")
 @click.option("--tier", type=click.Choice(("smoke", "full")), default="smoke", show_default=True, help="How many programs.")
 @click.option("--rows", default="*", metavar="GLOB", help="Only rows whose id matches, such as 'Elementwise/*'.")

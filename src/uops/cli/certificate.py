@@ -13,7 +13,7 @@ import click
 from uops.cli.common import echo, json_option, print_json
 
 
-@click.command("check-certificate")
+@click.command("check-certificate", short_help="Check a certificate that compile wrote.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False))
 @click.option("--seconds", type=click.IntRange(1), default=600, show_default=True, help="Time that the check may take.")
 @json_option()

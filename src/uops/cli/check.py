@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from uops.spec.verify import Broken
 
 
-@click.command()
+@click.command(short_help="Verify a .uops program and show the broken claims.")
 @program_argument()
 @dialect_option(None, "Also judge the claims of this dialect.")
 @json_option()

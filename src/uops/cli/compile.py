@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SOURCE, OBJECT = "source", "object"
 
 
-@click.command("compile")
+@click.command("compile", short_help="Lower a .uops program and print it at any stage.")
 @program_argument()
 @backend_option(required=True, help="Whose target to compile for.")
 @click.option("--stage", "-s", default=SOURCE, show_default=True, help="A stage, the dialect that it gives, source or object.")

@@ -36,7 +36,7 @@ EVERY = 60.0
 USER_ERROR, INTERRUPTED = 2, 130
 
 
-@click.command()
+@click.command(short_help="Judge a backend and write a report.")
 @backend_option(help="Who is judged: a registered name, module:attribute, or interp.")
 @click.option("--tier", type=click.Choice(TIERS), default="smoke", show_default=True, help="How much is asked.")
 @click.option("--level", type=click.Choice(LEVELS), default="strict", show_default=True, help="The level that decides.")

@@ -27,7 +27,7 @@ TIMEOUT = 60.0
 NOTHING_JUDGED, INTERRUPTED = 2, 130
 
 
-@click.command()
+@click.command(short_help="Run random programs on a backend and judge them.")
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, readable=True))
 @backend_option(help="Who is tested: a registered name, module:attribute, or interp.")
 @click.option("--cases", "-n", type=click.IntRange(1), help=f"How many cases.  [default: {CASES:,}, unless --seconds is given]")

@@ -23,7 +23,7 @@ JOBS = min(2, os.cpu_count() or 1)
 NOT_HUNTED, INTERRUPTED = 2, 130
 
 
-@click.command()
+@click.command(short_help="Plant known bugs and see what finds them.")
 @click.option(
     "--seconds", type=click.FloatRange(0, min_open=True), callback=a_time, default=SECONDS, show_default=True,
     help="Time for one hunt.",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LISTED = 20
 
 
-@click.command()
+@click.command(short_help="Prove the rewrite rules and the laws of OptOps.")
 @click.option("--rules", "-r", "globs", multiple=True, metavar="GLOB", help="Only rules, or themes, whose name matches.")
 @click.option("--jobs", "-j", type=click.IntRange(1), default=2, show_default=True, help="Solver processes side by side.")
 @click.option("--cold", is_flag=True, help="Prove everything anew, whatever the ledger holds.")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TIMEOUT = 600.0
 
 
-@click.command()
+@click.command(short_help="Evaluate a .uops program on inputs.")
 @program_argument()
 @backend_option(default=INTERP, show_default=True, help="Who evaluates it; interp is the reference interpreter.")
 @click.option(

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 INTERRUPTED = 130
 
 
-@click.command()
+@click.command(short_help="Time schedules of a program's kernels.")
 @program_argument()
 @backend_option(required=True, help="Whose target to time on.")
 @click.option("--beam", type=click.IntRange(1), default=2, show_default=True, help="States kept at each step.")

@@ -29,7 +29,7 @@ class Found:
     rulings: list[Ruling] = field(default_factory=list)
 
 
-@click.command()
+@click.command(short_help="Show rows, claims and rulings.")
 @click.argument("ids", nargs=-1, metavar="[ID]...")
 @json_option()
 def spec(ids: tuple[str, ...], as_json: bool) -> None:

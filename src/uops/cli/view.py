@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EVERY = 5.0
 
 
-@click.command()
+@click.command(short_help="Show a lowering as one HTML page.")
 @program_argument()
 @backend_option(default="llvm", show_default=True, help="Whose target to compile for.")
 @click.option(
