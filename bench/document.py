@@ -70,6 +70,12 @@ SECTIONS = {
         "Processor time in Python, beside tinygrad's, and the encoder's first result.",
         ("bench/compile_time.py", "--rounds", "6"),
     ),
+    "indices": Section(
+        "What the check of indices costs",
+        "From the call of the method to the array, with and without `unchecked=True` (R163). The bar is 3 % on gather.",
+        ("bench/index_checks.py",),
+        peers=False,
+    ),
     "call": Section("What a call costs, and what threads give", "In calls of `np.add`.", ("bench/call.py",), peers=False),
 }
 

@@ -1,13 +1,14 @@
 """Checks of indices that are data: each names an element that exists, or the realization raises IndexError (R163).
 
-A method that takes a Tensor of indices attaches Checks to the node that it makes, unless bounds prove the range. They are no part
-of the graph. `realize` collects the Checks of what it computes: data are looked at before the run, and each computed index adds
-one number to the program, its index farthest out of range. A node that is made unchecked carries the tag UNCHECKED, which tells it
-from the same node with Checks; no program has it.
+A method that takes a Tensor of indices attaches Checks to the node that it makes, unless the range is proved: by bounds, or by the
+data where nobody else holds their memory. Checks are no part of the graph. `realize` collects those of what it computes: it looks
+at data before the run, and for each computed index the program gives one number more, the index farthest out of range. A node that
+is made unchecked carries the tag UNCHECKED, which tells it from the same node with Checks; no program has the tag.
 """
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ from uops.spec.ops import Op
 
 UNCHECKED = "unchecked"
 
+#: NumPy's unsigned words, by bytes.
+_UNSIGNED = {d.itemsize: np.dtype(d.name) for d in (dt.uint8, dt.uint16, dt.uint32, dt.uint64)}
 #: Ops that give all elements of their first source, and no others.
 _SAME_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.EXPAND, Op.CAST})
 
@@ -47,20 +50,20 @@ class Check(NamedTuple):
 
     @property
     def is_proved(self) -> bool:
-        """Whether there is nothing to look at: no index, or bounds in range."""
+        """Whether there is nothing to look at later: no index, bounds in range, or data in range that nobody may change."""
         bounds = self.node.min_max
-        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds))
+        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds)) or self._is_of_data()
 
     # Data
 
     def look(self) -> bool:
         """Return True if the indices are data in range, False if they are computed. Raises SpecIndexError for data out of range."""
-        u = storage.known(self.node) or self.node
-        array = storage.value_of(u)
-        if array is None:
-            return self._is_of_data(u)
-        if not self.holds(*storage.range_of(u)):
-            self.find(array)
+        data = storage.data_of(storage.known(self.node) or self.node)
+        if data is None:
+            return False
+        greatest = np.maximum.reduce(data.view(_UNSIGNED[data.itemsize]))  # negative ones are great, too
+        if greatest >= self.extent and not self.holds(int(data.min()), int(data.max())):
+            self.find(data)
         return True
 
     def find(self, indices: storage.Array) -> None:
@@ -71,30 +74,26 @@ class Check(NamedTuple):
             position = tuple(map(int, np.unravel_index(int(np.argmax(outside)), indices.shape)))
             raise self.error(int(indices[position]), position)
 
-    def _is_of_data(self, u: UOp) -> bool:
-        """Return True if the indices are elements of data in range, moved or cast; False if that is not known."""
-        casts: list[DType] = []
-        while storage.value_of(u) is None:
+    def _is_of_data(self) -> bool:
+        """Return True if the indices are elements, moved or cast, of data in range in memory of our own."""
+        u, casts = self.node, list[DType]()
+        while (bounds := storage.range_of(u)) is None:
             if u.op not in _SAME_ELEMENTS or not u.src[0].dtype.is_integer:
                 return False
             casts += [u.dtype] if u.op is Op.CAST else []
-            u = storage.known(u.src[0]) or u.src[0]
-        low, high = storage.range_of(u)
+            u = u.src[0]
+        low, high = bounds
         return self.holds(low, high) and all(d.min <= low and high <= d.max for d in casts)
 
     # Computed indices
 
     def farthest(self, index: UOp) -> UOp:
-        """What `judge` takes: the greatest of the indices, counted from the least one allowed, in unsigned words."""
-        word = _word(index.dtype)
-        counted = B.cast(index, word)
-        if self.least:
-            counted = B.add(counted, B.const(-self.least, word))
-        return B.reduce(counted, Op.MAX, range(len(index.shape))) if index.shape else counted
+        """What `judge` takes, of the indices as the program has them."""
+        return _farthest(index, self.least)
 
     def judge(self, number: storage.Array) -> None:
         """Raise SpecIndexError if the value of `farthest` says that an index is out of range."""
-        found, word = int(np.reshape(number, ())), _word(self.node.dtype)
+        found, word = int(np.asarray(number).item()), _word(self.node.dtype)
         if found >= self.extent - self.least:
             index = (found + self.least) % (1 << word.bits)
             is_negative = self.node.dtype.is_signed and index >> (word.bits - 1)
@@ -136,6 +135,15 @@ def strip_tags(root: UOp) -> UOp:
         src, tag = tuple([done[s] for s in u.src]), None if u.tag == UNCHECKED else u.tag
         done[u] = u if src == u.src and tag is u.tag else u.replace(src=src, tag=tag)
     return done[root]
+
+
+@functools.lru_cache(256)
+def _farthest(index: UOp, least: int) -> UOp:
+    """The greatest of the indices, counted from the least one allowed, in unsigned words."""
+    counted = B.cast(index, _word(index.dtype))
+    if least:
+        counted = B.add(counted, B.const(-least, counted.dtype))
+    return B.reduce(counted, Op.MAX, range(len(index.shape))) if index.shape else counted
 
 
 def _word(d: DType) -> DType:

@@ -121,4 +121,4 @@ def _rebuild(order: list[UOp], done: dict[UOp, UOp]) -> None:
         if u not in done:
             own = u.src[: len(u.src) - len(operands(u))]
             src = (*own, *(done[s] for s in operands(u)))
-            done[u] = u if src == u.src else u.replace(src=src)
+            done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)

@@ -196,8 +196,8 @@ class _Capture:
             return closed[0]
         if u.op in _CHECKED:
             self.indexed.append(u)
-            return u.replace(src=closed, tag=None if u.tag == self.of.UNCHECKED else u.tag)
-        return u if closed == u.src else u.replace(src=closed)
+            return UOp(u.op, closed, u.arg, None if u.tag == self.of.UNCHECKED else u.tag)
+        return u if closed == u.src else UOp(u.op, closed, u.arg, u.tag)
 
     def memory(self, u: UOp) -> UOp:
         """A Param for data; memory that the program itself fills keeps its Buffer, numbered by order."""

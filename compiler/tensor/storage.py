@@ -66,21 +66,24 @@ def array_of(buffer: UOp) -> Array | None:
 
 def value_of(u: UOp) -> Array | None:
     """The read-only array of a node that needs no computation: a Buffer with data, or a Reshape of one."""
-    source = _unshaped(u)
-    found = _arrays.get(source) if source.op is Op.BUFFER else None
+    found = data_of(u)
     return None if found is None else found.reshape(u.shape)
 
 
-def range_of(u: UOp) -> tuple[int, int]:
-    """Least and greatest element of a node that needs no computation, of integers, not empty. Remembered, but for
-    memory that others may hold: that is read at each call."""
+def data_of(u: UOp) -> Array | None:
+    """The same, flat."""
+    source = _unshaped(u)
+    return _arrays.get(source) if source.op is Op.BUFFER else None
+
+
+def range_of(u: UOp) -> tuple[int, int] | None:
+    """Least and greatest of the integers, at least one, that a Buffer of memory of our own holds; None for any other node. It is
+    remembered."""
     buffer = _unshaped(u)
     found = _ranges.get(buffer)
-    if found is None:
+    if found is None and buffer in _ranges:
         array = _arrays[buffer]
-        found = int(array.min()), int(array.max())
-        if buffer in _ranges:
-            _ranges[buffer] = found
+        found = _ranges[buffer] = int(array.min()), int(array.max())
     return found
 
 
