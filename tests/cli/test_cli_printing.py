@@ -6,7 +6,6 @@ import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from click.testing import Result
@@ -14,6 +13,7 @@ from click.testing import Result
 import uops.cli
 from uops.cli.common import console, echo, print_json
 from uops.fuzz.campaign import _State
+from uops.fuzz.journal import Journal
 
 Uops = Callable[..., Result]
 CLI = Path(uops.cli.__file__).parent
@@ -93,7 +93,7 @@ def test_a_campaign_of_a_loud_backend_ends_in_a_report(uops: Uops, loud: str, tm
         assert clean((tmp_path / "fuzz-report/index.html").read_text())
 
 
-def test_a_journal_with_a_lone_surrogate_is_gone_on_from() -> None:
+def test_a_journal_with_a_lone_surrogate_is_gone_on_from(tmp_path: Path) -> None:
     """As an earlier version wrote it."""
     fault = {"kind": "valueerror", "message": "\ud800\x1b"}
     triaged = {"oracle": "allowed", "fault": fault, "place": None, "made_of": ["\ud800"]}
@@ -102,5 +102,8 @@ def test_a_journal_with_a_lone_surrogate_is_gone_on_from() -> None:
         {"triaged": {"k": 0, "triaged": triaged}},
         {"reduced": {"k": 0, "nodes": 1, "triaged": triaged, "text": "\ud800"}},
     ]
-    (found,) = _State(SimpleNamespace(lines=lambda: iter(lines))).merged()  # type: ignore[arg-type]
+    journal = Journal(tmp_path / "journal", {"campaign": {}})
+    for line in lines:
+        journal.add(line)
+    (found,) = _State(journal).merged()
     assert found.triaged.fault.message == "\\ud800\\x1b" and found.triaged.made_of == ("\\ud800",)
