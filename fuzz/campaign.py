@@ -2,7 +2,9 @@
 
 Takes: a `Setup`, a directory, and how many cases or for how long. Gives: a `Summary`, which is a function of the set-up and of the
 batches that were done: a campaign that was killed at any moment goes on from its journal and ends with the findings and counters of
-one that was not.
+one that was not. The seconds of a campaign are those of all that it does, from when the subject has started. What is at work when
+they are over is cut off: of a batch, the cases that were done count; a finding that is not triaged or reduced by then is said to be
+so, and is when the campaign goes on.
 
 A finding is a case and the oracle that objected. Some of each batch (`_PER_BATCH` of each oracle and kind of fault) are *triaged*:
 judged again and bisected. Of findings with one key the one of the least number is reduced and kept; where no rule, no step and no
@@ -36,12 +38,15 @@ from uops.spec.untrusted import write_text
 
 MOST_REDUCED = 16
 _PER_BATCH = 4
+#: Seconds beyond its own that a campaign waits for jobs to end.
+GRACE = 3.0
 JOURNAL, FINDINGS = "journal.jsonl", "findings"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Findings of one key: the least number among them, how many there are, and the reproducer's file."""
+    """Findings of one key: the least number among them, how many there are, and the reproducer's file; `waits`: it is still to be
+    reduced."""
 
     key: tuple[str, ...]
     k: int
@@ -49,6 +54,7 @@ class Found:
     count: int
     nodes: int | None = None
     file: str | None = None
+    waits: bool = False
 
     @property
     def unreduced(self) -> str | None:
@@ -57,12 +63,13 @@ class Found:
             return None
         if self.triaged.oracle == GENERATOR:
             return "the generator made no program"
-        return f"not reduced: {MOST_REDUCED} others of its kind were, or the campaign was stopped"
+        return "not reduced: the campaign was over" if self.waits else f"not reduced: {MOST_REDUCED} others of its kind were"
 
 
 @dataclass(slots=True)
 class Summary:
-    """What a campaign has done. `raw` counts the findings by oracle and kind of fault, merged or not."""
+    """What a campaign has done. `raw` counts the findings by oracle and kind of fault, merged or not; `waiting` are those that are
+    still to be triaged."""
 
     setup: Setup
     version: str
@@ -73,6 +80,7 @@ class Summary:
     vanished: list[int] = field(default_factory=list)
     seconds: float = 0.0
     complete: bool = True
+    waiting: list[Json] = field(default_factory=list)
 
     began: int = 0
     jobs_done: int = 0
@@ -81,6 +89,13 @@ class Summary:
     def resumed(self) -> bool:
         """Whether a journal had cases before this run."""
         return self.began > 0
+
+    @property
+    def unfinished(self) -> str:
+        """What is left to do about findings; "" if nothing is."""
+        reduced = sum(f.waits for f in self.found)
+        parts = [(len(self.waiting), "not looked into"), (reduced, "not reduced")]
+        return ", ".join(f"{n} finding{'s' * (n != 1)} {words}" for n, words in parts if n)
 
     @property
     def idle(self) -> bool:
@@ -103,9 +118,9 @@ class Campaign:
         self, setup: Setup, directory: Path, *, cases: int | None = None, seconds: float | None = None, jobs: int = 1,
         limits: Limits = LIMITS, most: int = MOST, until: int | None = None, cluster: str | None = None,
     ) -> None:  # fmt: skip
-        """`most` questions are asked to reduce a finding; with `until`, no case is begun after so many findings. `cluster` is the
-        address of a Dask scheduler, whose workers do it all; `jobs` says nothing then. Raises BrokenBackend, OtherCampaign, InUse,
-        UnknownKind, NoCluster, OSError."""
+        """`seconds` are for everything, findings included. `most` questions are asked to reduce a finding; with `until`, no case is
+        begun after so many findings. `cluster` is the address of a Dask scheduler, whose workers do it all; `jobs` says nothing
+        then. Raises BrokenBackend, OtherCampaign, InUse, UnknownKind, NoCluster, OSError."""
         self.setup, self.directory, self.cases, self.seconds = setup, directory, cases, seconds
         self.most, self.until = most, until
         kinds.known(setup.kinds)
@@ -136,7 +151,7 @@ class Campaign:
         return {"campaign": head if declared is None else head | {"declared": declared}}
 
     def run(self, progress: Progress | None = None) -> Summary:
-        """Run to the end, or to Ctrl-C."""
+        """Run to the end, or to Ctrl-C. A thread that does not end in time is left alone: it gets no answer any more."""
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self.crew.jobs)]
         for t in threads:
             t.start()
@@ -145,10 +160,14 @@ class Campaign:
                 threads[0].join(0.1) if threads[0].is_alive() else time.sleep(0.1)
                 if progress:
                     progress(self)
+                if (left := self._left) is not None and left < -GRACE:
+                    self.crew.stop()
+                    break
         except KeyboardInterrupt:
             self.stop()
+        end = time.monotonic() + GRACE
         for t in threads:
-            t.join()
+            t.join(None if self.seconds is None else max(0.0, end - time.monotonic()))
         self.crew.close()
         self.journal.close()
         if self._failure is not None:
@@ -160,8 +179,17 @@ class Campaign:
         """Cases a second so far."""
         return (self.state.done_cases - self.before) / max(1e-9, time.monotonic() - self.started)
 
+    @property
+    def _left(self) -> float | None:
+        """Seconds that are left; None where there is no end."""
+        return None if self.seconds is None else self.started + self.seconds - time.monotonic()
+
+    @property
+    def _is_over(self) -> bool:
+        return self._left is not None and self._left <= 0
+
     def stop(self) -> None:
-        """End early: batches in the making are dropped."""
+        """End early: of batches in the making, what was done counts."""
         with self._turn:
             self._stop = True
             self._turn.notify_all()
@@ -172,6 +200,7 @@ class Campaign:
         found = Summary(self.setup, self.version, self.state.done_cases, self.state.counts, self.state.raw)
         found.found = self.state.merged()
         found.vanished = sorted(k for k, t in self.state.triaged.items() if t is None)
+        found.waiting = [f for k, f in sorted(self.state.findings.items()) if k not in self.state.triaged]
         found.seconds = time.monotonic() - self.started
         found.complete, found.began, found.jobs_done = not self._stop, self.before, self._done
         self.state.write(self.directory / FINDINGS, found.found)
@@ -185,14 +214,14 @@ class Campaign:
                 while (task := self._next()) is not None:
                     self._do(task, hand)
         except BaseException as e:
-            if not (self._stop and isinstance(e, Lost | BrokenBackend)):
+            if not ((self._stop or self._is_over) and isinstance(e, Lost | BrokenBackend)):
                 self._failure = self._failure or e
                 self.stop()
 
     def _next(self) -> _Task | None:
         """What to do next; waits while others may still find something to do."""
         with self._turn:
-            while not self._stop:
+            while not (self._stop or self._is_over):
                 task = self.state.follow_up() or self._batch()
                 if task is not None:
                     self._running += 1
@@ -203,8 +232,6 @@ class Campaign:
         return None
 
     def _batch(self) -> _Task | None:
-        if self.seconds is not None and time.monotonic() - self.started >= self.seconds:
-            return None
         if self.until is not None and sum(self.state.raw.values()) >= self.until:
             return None
         number = self.state.next_batch(self.cases)
@@ -216,10 +243,11 @@ class Campaign:
     def _do(self, task: _Task, hand: Hand) -> None:
         try:
             line = hand.line(self._job(*task))
-            self.journal.add({task[0]: line})
-            with self._turn:
-                self.state.learn(task[0], line)
-                self._done += 1
+            if line is not None:
+                self.journal.add({task[0]: line})
+                with self._turn:
+                    self.state.learn(task[0], line)
+                    self._done += 1
         finally:
             with self._turn:
                 self._running -= 1
@@ -229,9 +257,10 @@ class Campaign:
         if about == "batch":
             first = number * BATCH
             start, stop = first + self.state.done.get(number, 0), first + _wanted(number, self.cases)
-            return Job(about, number, self.setup, stop, start=start)
+            return Job(about, number, self.setup, stop, start=start, seconds=self._left)
         triaged = self.state.triaged.get(number)
-        return Job(about, number, self.setup, 0, self.state.oracle(number), triaged and triaged.to_json(), self.most)
+        known = triaged and triaged.to_json()
+        return Job(about, number, self.setup, 0, self.state.oracle(number), known, self.most, seconds=self._left)
 
 
 _Task = tuple[str, int]
@@ -332,19 +361,20 @@ class _State:
     def merged(self) -> list[Found]:
         """One entry per key, of what was reduced; the findings of a key that were not are in its count."""
         keys: dict[tuple[str, ...], list[int]] = {}
-        small = {k: self.reduced[k] for k in self._kept() if k in self.reduced}  # what else was depends on when batches were done
+        kept = self._kept()
+        small = {k: self.reduced[k] for k in kept if k in self.reduced}  # what else was depends on when batches were done
         for k, t in sorted(self.triaged.items()):
             if t is not None:
                 known = t if t.kind[2] else Triaged.of(small[k]["triaged"]) if k in small else None
                 keys.setdefault(t.kind if known is None else known.key, []).append(k)
-        return [self._entry(key, ks, small.get(ks[0])) for key, ks in keys.items()]
+        return [self._entry(key, ks, small.get(ks[0]), ks[0] in kept) for key, ks in keys.items()]
 
-    def _entry(self, key: tuple[str, ...], ks: list[int], small: Json | None) -> Found:
+    def _entry(self, key: tuple[str, ...], ks: list[int], small: Json | None, kept: bool) -> Found:
         k = ks[0]
         triaged = self.triaged[k] if small is None else Triaged.of(small["triaged"])
         assert triaged is not None
         if small is None:
-            return Found(key, k, triaged, len(ks))
+            return Found(key, k, triaged, len(ks), waits=kept)
         return Found(key, k, triaged, len(ks), small["nodes"], f"{name(k, triaged)}.uops")
 
     def write(self, folder: Path, found: list[Found]) -> None:

@@ -73,7 +73,7 @@ class Cluster:
     def hand(self) -> Iterator[Hand]:
         yield self
 
-    def line(self, job: Job) -> Json:
+    def line(self, job: Job) -> Json | None:
         """Have a job done by whoever is free."""
         with self._lock:
             if self._stopped:
@@ -81,7 +81,7 @@ class Cluster:
             future = self._client.submit(do, job, self.limits, pure=False)
             self._futures.add(future)
         try:
-            found: Json = future.result()
+            found: Json | None = future.result()
             return found
         except BaseException as e:
             if self._stopped:
@@ -125,7 +125,7 @@ def _stopped() -> Lost:
 _mine = threading.local()
 
 
-def do(job: Job, limits: Limits) -> Json:
+def do(job: Job, limits: Limits) -> Json | None:
     """A job, by the process that this thread of a worker has for its set-up."""
     return line(job, _examiner(job.setup, limits))
 

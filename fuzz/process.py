@@ -3,16 +3,25 @@
 Takes: a `Setup`. Gives: what batches of cases, single cases and samples gave. A case that ends its process, or does not end, is
 run again by itself: if it ends so again it is a finding of the oracle that was being asked; if not, the batch is done once more, so
 that a process that somebody killed costs time and nothing else.
+
+What is asked `within` some seconds is over when they are, whatever the process is at: a batch gives the cases that were done by
+then, all else raises Lost. A case that was cut off so is no finding: it is not done.
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from uops.backends.frames import BadFrame, Frame, describe
+from uops.backends.registry import BrokenBackend
 from uops.backends.worker import Limits, Outcome, Process, how_ended
 from uops.fuzz.declared import EVERYTHING, Declared
 from uops.fuzz.examine import MACHINE_CODE, Json, Place, Setup, Triaged, made_of
@@ -34,10 +43,27 @@ _ENVIRONMENT = {"UOPS_CACHE": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS
 
 
 class Batch(NamedTuple):
-    """What cases gave together: coverage, and for each finding {k, oracle, fault}."""
+    """What cases gave together: coverage, and for each finding {k, oracle, fault}; `stop` is the first case that was not done."""
 
     counts: Counter[str]
     findings: list[Json]
+    stop: int
+
+    def and_ended(self, ended: Mapping[int, Json]) -> Batch:
+        """With those that ended their process, among the cases that were done and right after them."""
+        stop = self.stop
+        while stop in ended:
+            stop += 1
+        mine = [f for k, f in ended.items() if k < stop]
+        counts = self.counts.copy()
+        counts.update(cases=len(mine))
+        return Batch(counts, sorted([*self.findings, *mine], key=lambda f: int(f["k"])), stop)
+
+    @classmethod
+    def of(cls, told: Any) -> Batch:
+        """A batch as a process tells it. Raises LookupError, TypeError or AttributeError."""
+        counts = {k: of_type(int, n) for k, n in told["counts"].items()}
+        return cls(Counter(counts), [_finding(f) for f in told["findings"]], of_type(int, told["stop"]))
 
 
 class _Serving(Process):
@@ -46,6 +72,33 @@ class _Serving(Process):
     module: ClassVar[str] = "uops.fuzz.serve"
     compiler = together = False
     declared = EVERYTHING
+
+    def __init__(
+        self, settings: Mapping[str, Any], limits: Limits, environment: Mapping[str, str], begun: Callable[[_Serving], None]
+    ) -> None:
+        """`begun` hears of the process before it has said what it is. Raises BrokenBackend."""
+        self._begun = begun
+        super().__init__(settings, limits, environment)
+
+    def _greeting(self, seconds: float) -> str:
+        self._begun(self)
+        return super()._greeting(seconds)
+
+    def kill(self) -> None:
+        """End both, from any thread: a child that lets no other thread run would keep the pipe open, and never end."""
+        super().kill()
+        self._kill_child()
+
+    def end(self, patience: float = 2.0) -> None:
+        super().end(patience)
+        self._kill_child()
+
+    def _kill_child(self) -> None:
+        """The child, where it is still there: its number may be another process's by now."""
+        for pid in self._pids[1:]:
+            with contextlib.suppress(OSError):
+                if self.module.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
 
     def greeted(self, greeting: Mapping[str, Any]) -> None:
         self.declared = Declared.of_json(greeting["declared"])
@@ -153,7 +206,9 @@ class Examiner:
         self.restarts = 0
         self._process: _Serving | None = None
         self._closed = False
+        self._over: threading.Event | None = None  # set when the time of what is asked is over
         self._batches = 0
+        self._done = Batch(Counter(), [], 0)  # of the batch at work
 
     def __enter__(self) -> Examiner:
         return self
@@ -174,6 +229,41 @@ class Examiner:
         if (process := self._process) is not None:
             process.kill()
 
+    @contextmanager
+    def within(self, seconds: float | None) -> Iterator[None]:
+        """What is asked in here ends when so many seconds are over, at the latest; None for no end."""
+        if seconds is None:
+            yield
+            return
+        over = self._over = threading.Event()
+        timer = threading.Timer(min(max(0.0, seconds), threading.TIMEOUT_MAX), self._cut, (over,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            timer.join()
+            self._over = None
+            if over.is_set() and self._process is not None:
+                self._process.end(patience=0.0)
+                self._process = None
+
+    def _cut(self, over: threading.Event) -> None:
+        over.set()
+        if (process := self._process) is not None:
+            process.kill()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is answered any more: it was closed, or the time of what is asked is over."""
+        return self._closed or (self._over is not None and self._over.is_set())
+
+    def keep_on(self) -> None:
+        """Raises Lost where nothing is answered any more."""
+        if self.is_over:
+            raise Lost(Outcome("closed", message="the campaign ends"))
+
     def compiles(self) -> bool:
         """Whether the subject is a target of our compiler. Raises BrokenBackend."""
         return self._ready().compiler
@@ -187,31 +277,34 @@ class Examiner:
         return self._ready().declared
 
     def batch(self, first: int, stop: int) -> Batch:
-        """Cases [first, stop)."""
+        """Cases [first, stop); where this is over before, those that were done. Raises Lost where none was."""
         self._batches += 1
         if self._batches % _LIFE == 0:
             self.renew()
         ended: dict[int, Json] = {}
         deaths = 0
         together = self._ready().together
+        self._done = Batch(Counter(), [], first)
         while True:
             at = [first]
             try:
-                found = self._batch(first, stop, list(ended), at, together)
+                return self._batch(first, stop, list(ended), at, together).and_ended(ended)
             except Lost as lost:
-                self._lost(lost)
-                if together:  # which case it was shows where there is one at a time
-                    together = False
-                    continue
-                deaths += 1
-                alone = self._alone(at[0])
+                try:
+                    self._lost(lost)
+                    if together:  # which case it was shows where there is one at a time
+                        together = False
+                        continue
+                    deaths += 1
+                    alone = self._alone(at[0])
+                except Lost:
+                    if (found := self._done.and_ended(ended)).stop > first:
+                        return found
+                    raise
                 if alone is None and deaths >= _DEATHS:
                     alone = {"k": at[0], "oracle": PROCESS, "fault": lost.fault._asdict()}
                 if alone is not None:
                     ended[at[0]] = alone
-                continue
-            found.counts.update(cases=len(ended))
-            return Batch(found.counts, sorted([*found.findings, *ended.values()], key=lambda f: int(f["k"])))
 
     def settle(self, sample: Sample, seed: int, oracle: str) -> tuple[Sample, str]:
         """What reduction starts from: a sample that holds what the oracle drew, and its oracle, if that objects too."""
@@ -257,20 +350,20 @@ class Examiner:
             return None if lost.outcome.signal is None else MACHINE_CODE
 
     def _batch(self, first: int, stop: int, skip: list[int], at: list[int], together: bool) -> Batch:
-        """The cases but those to skip; `at[0]` is the one at work."""
+        """The cases but those to skip; `at[0]` is the one at work, and `_done` has those that are done."""
         process = self._ready()
         asked = {"do": "batch", "first": first, "stop": stop, "skip": skip, "together": together}
         answer = process.ask(asked, b"", self.limits.timeout)[0]
-        for _ in range(2 * (stop - first)):  # each case is begun, and judged
+        for _ in range(3 * (stop - first)):  # each case is begun, and judged, and told of with those before it
             if "batch" in answer:
                 break
             with making_sense(process):
-                at[0] = of_type(int, answer["at"])
+                at[0] = of_type(int, answer.get("at", at[0]))
+                if "done" in answer and (done := Batch.of(answer["done"])).stop > self._done.stop:
+                    self._done = done
             answer = process.answer(self.limits.timeout)[0]
         with making_sense(process):
-            told = answer["batch"]
-            counts = {k: of_type(int, n) for k, n in told["counts"].items()}
-            return Batch(Counter(counts), [_finding(f) for f in told["findings"]])
+            return Batch.of(answer["batch"])
 
     def _alone(self, k: int) -> Json | None:
         """The finding of a case whose process ends again, in a process of its own; None where it does not end so."""
@@ -318,19 +411,26 @@ class Examiner:
             return read(answer)
 
     def _ready(self) -> _Serving:
-        if self._closed:
-            raise Lost(Outcome("closed", message="the campaign ends"))
+        self.keep_on()
         if self._process is None:
             settings: dict[str, Any] = {"setup": self.setup.to_json(), "memory": self.limits.memory, "path": self.setup.path}
-            self._process = _Serving(settings, self.limits, _ENVIRONMENT)
-            if self._closed:  # it was not there yet to be killed
-                self._process.kill()
+            try:
+                self._process = _Serving(settings, self.limits, _ENVIRONMENT, self._begun)
+            except BrokenBackend:
+                self._process = None
+                self.keep_on()
+                raise
         return self._process
+
+    def _begun(self, process: _Serving) -> None:
+        self._process = process
+        if self.is_over:  # it was not there yet to be killed
+            process.kill()
 
     def _lost(self, lost: Lost) -> None:
         """Count, and forget a process that is gone; another takes its place when it is needed. Raises it again at the end."""
-        if self._closed:
-            raise lost
-        self.restarts += 1
         if not lost.alive:
             self._process = None
+        if self.is_over:
+            raise lost
+        self.restarts += 1

@@ -30,20 +30,22 @@ LAST = 8
 
 
 def reduce(
-    sample: Sample, fails: Callable[[Sample], bool], most: int = MOST, again: Callable[[Sample], bool] | None = None
-) -> Sample:
-    """The smallest sample found."""
+    sample: Sample, fails: Callable[[Sample], bool], most: int = MOST, again: Callable[[Sample], bool] | None = None,
+    keep_on: Callable[[], None] = lambda: None,
+) -> Sample:  # fmt: skip
+    """The smallest sample found. `keep_on` is called before each candidate, and ends it all by what it raises."""
     if again is None:
-        return _Reduction(sample, fails, most).run()
+        return _Reduction(sample, fails, most, keep_on).run()
     last = min(LAST, most // 2)
-    reduction = _Reduction(sample, fails, most - last)
+    reduction = _Reduction(sample, fails, most - last, keep_on)
     reduction.run()
     return next((s for s in [*reversed(reduction.way.values())][:last] if again(s)), sample)
 
 
 class _Reduction:
-    def __init__(self, sample: Sample, fails: Callable[[Sample], bool], most: int) -> None:
+    def __init__(self, sample: Sample, fails: Callable[[Sample], bool], most: int, keep_on: Callable[[], None]) -> None:
         self.best = sample
+        self.keep_on = keep_on
         self.measure = measure(sample)
         self.way: dict[int, Sample] = {}  # the smallest of each number of nodes, in the order in which they were accepted
         self.fails = fails
@@ -70,6 +72,7 @@ class _Reduction:
         return False
 
     def _accept(self, c: Sample) -> bool:
+        self.keep_on()
         try:
             m = measure(c)
         except Exception:

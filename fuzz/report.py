@@ -44,6 +44,7 @@ def document(s: Summary) -> Json:
         "raw": dict(sorted(s.raw.items())),
         "vanished": s.vanished,
         "judged": s.counts["judged"],
+        "waiting": [{"case": f["k"], "oracle": f["oracle"], "fault": f["fault"]} for f in s.waiting],
         "refused": refused(s.counts),
         "unheard": unheard(s),
         "coverage": grouped(s.counts),

@@ -5,7 +5,8 @@ Started as `python -m uops.fuzz.serve READ WRITE`, two inherited pipe ends; fram
 together, pid}; when a child ends, another one takes its place after {died: status}, which costs a tenth of a new process. A child
 answers, one at a time:
 
-    {do: batch, first, stop, skip, together} {at: k} before work on a case, and {batch: what they gave}; `together`: several at once
+    {do: batch, first, stop, skip, together} {at: k} before work on a case, {done: what those gave that are done} now and then, and
+                                             {batch: what all gave}; `together`: several at once
     {do: case, k}                      {oracle} before each oracle, and {case: its finding}
     {do: judge, sample, seed, oracle}  {judged: the fault}
     {do: bisect, sample, seed, oracle} {bisected: the places that the fault comes from}
@@ -41,6 +42,8 @@ from uops.spec.errors import UopsError
 COLLECT = 64
 #: Cases that are examined at once: with twice as many, machine code takes a twentieth less.
 TOGETHER = 16
+#: Seconds after which a batch tells what is done of it: so much of it is done again where it is cut off.
+TELLING = 0.25
 #: Exit status of a child that was told to go.
 _RENEWED = 3
 #: Seconds between two looks at whether a child still lives.
@@ -141,7 +144,8 @@ class Server:
 
     def do_batch(self, asked: Json, body: bytes) -> None:
         counts: Counter[str] = Counter()
-        findings = []
+        findings: list[Json] = []
+        told = time.monotonic()
         cases = [k for k in range(asked["first"], asked["stop"]) if k not in asked["skip"]]
         size = TOGETHER if asked["together"] else 1
         for n in range(0, len(cases), size):
@@ -151,7 +155,10 @@ class Server:
                     findings.append(_finding(found))
                 if found.k % COLLECT == 0:
                     self._collect()
-        self.tell({"batch": {"counts": counts, "findings": findings}})
+                if time.monotonic() - told > TELLING:
+                    self.tell({"done": {"counts": counts, "findings": findings, "stop": found.k + 1}})
+                    told = time.monotonic()
+        self.tell({"batch": {"counts": counts, "findings": findings, "stop": asked["stop"]}})
 
     def _collect(self) -> None:
         """Collect garbage; what is left - modules, tables, memory of passes - is not looked at again in this child's life."""

@@ -19,7 +19,7 @@ from uops.fuzz import kinds
 from uops.fuzz.declared import Declared
 from uops.fuzz.examine import Json, Setup, Triaged
 from uops.fuzz.oracles import GENERATOR
-from uops.fuzz.process import Examiner
+from uops.fuzz.process import Examiner, Lost
 from uops.fuzz.reduce import MOST, reduce
 from uops.fuzz.reproducer import Reproducer, size, text
 
@@ -30,7 +30,8 @@ BATCH = 32
 @dataclass(frozen=True, slots=True)
 class Job:
     """`about` says what is asked for: `batch`, of the cases [start, stop), all of one batch; `triaged` or `reduced`, of case
-    `number`, to which `oracle` objected, and of which `first` is what triage gave. `most` questions are asked to reduce it."""
+    `number`, to which `oracle` objected, and of which `first` is what triage gave. `most` questions are asked to reduce it. After
+    `seconds` it is over, done or not."""
 
     about: str
     number: int
@@ -40,6 +41,7 @@ class Job:
     first: Json | None = None
     most: int = MOST
     start: int = 0
+    seconds: float | None = None
 
 
 class Said(NamedTuple):
@@ -50,9 +52,9 @@ class Said(NamedTuple):
 
 
 class Hand(Protocol):
-    """Does jobs, one at a time. Raises Lost where the crew was stopped."""
+    """Does jobs, one at a time; None where its time was over before one was done. Raises Lost where the crew was stopped."""
 
-    def line(self, job: Job) -> Json: ...
+    def line(self, job: Job) -> Json | None: ...
 
 
 class Crew(Protocol):
@@ -87,15 +89,21 @@ class Crew(Protocol):
         ...
 
 
-def line(job: Job, examiner: Examiner) -> Json:
-    """What the journal says of a job."""
-    return {"batch": _batch, "triaged": _triaged, "reduced": _reduced}[job.about](job, examiner)
+def line(job: Job, examiner: Examiner) -> Json | None:
+    """What the journal says of a job; of a batch whose time was over, of the cases that were done; None where nothing was."""
+    with examiner.within(job.seconds):
+        try:
+            return {"batch": _batch, "triaged": _triaged, "reduced": _reduced}[job.about](job, examiner)
+        except Lost:
+            if job.seconds is not None and examiner.is_over:
+                return None
+            raise
 
 
 def _batch(job: Job, examiner: Examiner) -> Json:
     began = time.monotonic()
     found = examiner.batch(job.start, job.stop)
-    return {"number": job.number, "start": job.start, "cases": job.stop - job.start, "counts": dict(sorted(found.counts.items())),
+    return {"number": job.number, "start": job.start, "cases": found.stop - job.start, "counts": dict(sorted(found.counts.items())),
             "findings": found.findings, "seconds": round(time.monotonic() - began, 3)}  # fmt: skip
 
 
@@ -136,7 +144,7 @@ def _reduced(job: Job, examiner: Examiner) -> Json:
         examiner.renew()  # what a child was asked before may have a say
         return fails(s)
 
-    small = reduce(sample, fails, job.most, again)
+    small = reduce(sample, fails, job.most, again, examiner.keep_on)
     last = first if small is sample else last
     about = {"oracle": first.oracle, "setup": job.setup.to_json(), "seed": seed, "case": job.number, "subject": examiner.version(),
              "uops": __version__, "generator": kinds.VERSION, "found": last.to_json()}  # fmt: skip
@@ -191,5 +199,5 @@ class Local:
 class _Own:
     examiner: Examiner
 
-    def line(self, job: Job) -> Json:
+    def line(self, job: Job) -> Json | None:
         return line(job, self.examiner)

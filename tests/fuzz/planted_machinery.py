@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Any
 
-from planted_backends import Plain
+from planted_backends import Plain, Several, WrongMax
 
 from uops.backends.contract import Inputs
 from uops.fuzz import kinds
-from uops.spec.node import UOp
+from uops.spec.node import UOp, toposort
+from uops.spec.ops import Op
 from uops.spec.result import Result
 
 
@@ -32,3 +34,41 @@ class Leaving(Plain):
 
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         os._exit(0)
+
+
+class Slow(Plain):
+    """A twentieth of a second for each program."""
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        time.sleep(0.05)
+        return super().run(graph, inputs)
+
+
+class Stalling(WrongMax):
+    """Hangs, where `STALLS` is set, at a program that it has met before: when it is asked again of a finding."""
+
+    def __init__(self) -> None:
+        self._met: set[UOp] = set()
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        if graph in self._met and os.environ.get("STALLS"):
+            time.sleep(600)
+        self._met.add(graph)
+        return super().run(graph, inputs)
+
+
+class Lasting(Several):
+    """Has everything wrong, and takes its time."""
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        time.sleep(0.01)
+        return super().run(graph, inputs)
+
+
+class Seized(Plain):
+    """Never answers for a Sin, nor lets another thread run: the process cannot end itself."""
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        if any(u.op is Op.SIN for u in toposort(graph)):
+            sum(range(1 << 60))
+        return super().run(graph, inputs)

@@ -31,7 +31,7 @@ NOTHING_JUDGED, INTERRUPTED = 2, 130
 @click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, readable=True))
 @backend_option(help="Who is tested: a registered name, module:attribute, or interp.")
 @click.option("--cases", "-n", type=click.IntRange(1), help=f"How many cases.  [default: {CASES:,}, unless --seconds is given]")
-@click.option("--seconds", type=click.FloatRange(0, min_open=True), callback=a_time, help="For how long cases are begun.")
+@click.option("--seconds", type=click.FloatRange(0, min_open=True), callback=a_time, help="For how long, findings included.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Decides every case.")
 @click.option("--jobs", "-j", type=click.IntRange(1), default=JOBS, show_default=True, help="Worker processes.")
 @click.option("--kinds", default="tensor", show_default=True, metavar="NAMES", help="Kinds of programs, with commas; or all.")
@@ -191,6 +191,8 @@ def _show(out: Console, s: Summary, report: Path) -> None:
         out.print(table)
         total = sum(s.raw.values())
         out.print(Text(f"{total} findings, {len(s.found)} after merging", "bold red"))
+        if s.unfinished:
+            out.print(Text(f"{s.unfinished}: the campaign was over; the same command goes on from here", "bold yellow"))
         if any(f.file for f in s.found):
             again = ("  each again with ", "dim"), "uops fuzz FILE"
             out.print(Text.assemble("files   ", (str(report / FINDINGS / "*.uops"), "bold"), *again), soft_wrap=True)
