@@ -23,7 +23,7 @@ from typing import Any
 
 import uops.fuzz
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import described
+from uops.spec.untrusted import described, printable
 
 Json = dict[str, Any]
 PACKAGE = Path(uops.fuzz.__file__).absolute().parents[1]
@@ -72,7 +72,7 @@ class Journal:
             ) from None
         found, self._end = _read(self.path, written(heading))
         if found is not None and found != heading:
-            raise OtherCampaign(f"{described(self.path)} is of another campaign: {_difference(found, heading)}")
+            raise OtherCampaign(f"{described(self.path)} is of another campaign: {printable(_difference(found, heading))}")
         with self._named():
             os.ftruncate(handle, self._end[0])
             os.fsync(handle)
@@ -127,7 +127,8 @@ class Journal:
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as e:
-            raise NoJournal(f"{described(self.path)} holds a line of another form: {type(e).__name__}: {e}") from e
+            why = printable(f"{type(e).__name__}: {e}").partition("\n")[0]
+            raise NoJournal(f"{described(self.path)} holds a line of another form: {why}") from e
 
     def close(self) -> None:
         if self._handle is not None:

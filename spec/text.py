@@ -205,6 +205,7 @@ def _fail(message: str, token: _Token) -> SpecError:
 
 
 def _tokens(raw: str, n: int) -> list[_Token]:
+    """The tokens of a line; of one that does not begin with a name, the first, as it may have millions."""
     found: list[_Token] = []
     at = 0
     while at < len(raw):
@@ -214,6 +215,8 @@ def _tokens(raw: str, n: int) -> list[_Token]:
         kind = m.lastgroup or ""
         if kind not in ("space", "comment"):
             found.append(_Token(kind, m.group(), n, at + 1))
+            if found[0].kind != "name":
+                break
         at = m.end()
     return found
 

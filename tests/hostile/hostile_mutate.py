@@ -6,6 +6,7 @@ bytes are changed whatever they mean.
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import random
@@ -170,7 +171,7 @@ def values(draw: random.Random, samples: Samples) -> bytes:
         container, key = draw.choice(places)
         what = draw.randrange(6)
         if what <= 1:
-            container[key] = draw.choice(VALUES)
+            container[key] = copy.deepcopy(draw.choice(VALUES))
         elif what == 2:
             del container[key]
         elif what == 3:
@@ -180,11 +181,11 @@ def values(draw: random.Random, samples: Samples) -> bytes:
         elif what == 4:
             at = [(c, k) for c, k in _places(other)] or [([0], 0)]
             c, k = draw.choice(at)
-            container[key] = c[k]
+            container[key] = copy.deepcopy(c[k])
         elif isinstance(container, dict):
             container[draw.choice(("", "x", key + "x", key.upper()))] = container.pop(key)
         else:
-            container.insert(draw.randrange(len(container) + 1), container[key])
+            container.insert(draw.randrange(len(container) + 1), copy.deepcopy(container[key]))
     return head + _json(document) + tail
 
 
