@@ -425,3 +425,20 @@ def test_compile_for_what_is_no_target_says_so(uops: Uops, program: str) -> None
 def test_compile_of_an_ill_formed_program_names_the_claim(uops: Uops, broken: str) -> None:
     result = uops("compile", broken, "-b", "llvm")
     assert result.exit_code == 2 and "PAD.C2" in result.stderr
+
+
+def test_a_certificate_does_not_print_the_program_unless_asked(uops: Uops, program: str) -> None:
+    certify = ("compile", program, "-b", "llvm", "--certificate", "c.json")
+    result = uops(*certify)
+    assert result.exit_code == 0 and result.stdout == "" and "claims proved" in result.stderr
+    text = uops("compile", program, "-b", "llvm").stdout
+    assert "define" in text
+    assert uops(*certify, "-o", "-").stdout == text
+    assert uops(*certify, "--stage", "source").stdout == text
+    assert uops(*certify, "--pass", "expand").stdout == uops("compile", program, "-b", "llvm", "--pass", "expand").stdout
+    assert uops(*certify, "-o", "k.ll").stdout == "" and Path("k.ll").read_text() == text
+
+
+def test_object_code_does_not_go_to_standard_output(uops: Uops, program: str) -> None:
+    result = uops("compile", program, "-b", "llvm", "--stage", "object", "-o", "-")
+    assert result.exit_code == 2 and "object code is no text" in result.stderr

@@ -25,21 +25,31 @@ SOURCE, OBJECT = "source", "object"
 @click.command("compile", short_help="Lower a .uops program and print it at any stage.")
 @program_argument()
 @backend_option(required=True, help="Whose target to compile for.")
-@click.option("--stage", "-s", default=SOURCE, show_default=True, help="A stage, the dialect that it gives, source or object.")
+@click.option("--stage", "-s", show_default=SOURCE, help="A stage, the dialect that it gives, source or object.")
 @click.option("--pass", "-p", "pass_", metavar="PASS", help="A pass, or a step of one, in place of a stage.")
 @click.option(
     "--log", "log", is_flag=True, help="Print every application of a rewrite rule, as lines of JSON, in place of a stage."
 )
 @click.option(
-    "--certificate", type=click.Path(dir_okay=False, writable=True), metavar="FILE", help="Validate, and write what was proved."
+    "--certificate",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Validate, and write what was proved. The program is printed only if --stage, --pass, --log or --output asks for it.",
 )
 @click.option("--fast-math", is_flag=True, help="Let float values change as the real numbers allow.")
-@click.option("--output", "-o", "out", type=click.Path(dir_okay=False, writable=True), metavar="OUT", help="Write to a file.")
+@click.option(
+    "--output",
+    "-o",
+    "out",
+    type=click.Path(dir_okay=False, writable=True, allow_dash=True),
+    metavar="OUT",
+    help="Write to a file; - is standard output.",
+)
 @apart
 def compile_(
     file: str,
     backend_name: str,
-    stage: str,
+    stage: str | None,
     pass_: str | None,
     log: bool,
     certificate: str | None,
@@ -57,13 +67,15 @@ def compile_(
     from uops.spec.text import parse_file
     from uops.spec.verify import verify
 
-    name = stage_named(stage)
+    name = stage_named(stage or SOURCE)
     root = parse_file(file)
     verify(root, Dialect.TENSOR)
     found = target_of(backend_name)
     config = replace(default(), fast_math=fast_math or default().fast_math)
     if certificate is not None:
         _certify(root, found, config, certificate)
+        if stage is pass_ is out is None and not log:
+            return
     if name == OBJECT:
         _write_objects(kernels(root, found, config), out)
         return
@@ -75,7 +87,7 @@ def compile_(
         text = "\n".join(source(k) for k in kernels(root, found, config))
     else:
         text = lowered(root, found, config, name)
-    if out:
+    if out not in (None, "-"):
         from uops.spec.untrusted import write_text
 
         write_text(out, text)
@@ -162,7 +174,7 @@ def _write_objects(programs: list[UOp], out: str | None) -> None:
     """One kernel into OUT, several into OUT with a number before the suffix."""
     from uops.spec.untrusted import write_bytes
 
-    if out is None:
+    if out in (None, "-"):
         raise click.UsageError("object code is no text: name a file with --output")
     path = Path(out)
     for k, program in enumerate(programs):
