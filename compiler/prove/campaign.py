@@ -8,7 +8,7 @@ them is not proved, it is not either.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from uops.compiler.prove import ledger
@@ -59,13 +59,16 @@ def campaign(
     jobs: int = 1,
     known: Mapping[str, Entry] | None = None,
     seeds: int = 1,
+    lemmas: Collection[str] = (),
     progress: Progress = lambda done, count, verdict: None,
 ) -> Report:
-    """Prove `rules`; `known` are proved entries by key. With several seeds all that is not known is asked once per seed, and a
-    verdict that differs from the first seed's is `unstable`."""
+    """Prove `rules`, and `lemmas` beside those that the proofs rest on; `known` are proved entries by key.
+
+    With several seeds all that is not known is asked once per seed, and a verdict that differs from the first seed's is `unstable`.
+    """
     run = _Run(version(), known or {}, jobs, seeds, progress)
     run.over([o for rule in rules for o in obligations(rule)])
-    run.over([lemma_obligation(pair) for pair in sorted(run.needs)])
+    run.over([lemma_obligation(pair) for pair in sorted(run.needs.union(lemmas))])
     digests = {r.name: digest(r) for r in rules}
     run.report.pages = {name: ledger.page(name, digests.get(name, ""), found) for name, found in run.entries.items()}
     _rest_on_lemmas(run.report)

@@ -12,7 +12,7 @@ from enum import Enum
 
 from uops.compiler.prove import smt
 from uops.compiler.prove.casts import lemma
-from uops.compiler.prove.obligations import Attempt, Obligation, Plan
+from uops.compiler.prove.obligations import Attempt, Obligation, Plan, keeps_by_lemma
 from uops.compiler.prove.solver import Number, Pool, Worker
 from uops.spec import dtypes as dt
 from uops.spec.record import dataclass
@@ -75,6 +75,12 @@ def _try(worker: Worker, o: Obligation, plan: Plan, a: Attempt) -> Verdict | str
         if found != "sat":
             return Verdict(o, Status.VACUOUS if found == "unsat" else Status.UNKNOWN, f"whether the condition can hold: {found}")
     return Verdict(o, Status.PROVED, a.by, plan=plan)
+
+
+def lemmas() -> tuple[str, ...]:
+    """Every `source>target` of which the cast keeps the number, by a lemma."""
+    numbers = [d for d in dt.SHORT.values() if d is not dt.void]
+    return tuple(sorted(f"{a.short}>{b.short}" for a in numbers for b in numbers if keeps_by_lemma(a, b)))
 
 
 def lemma_obligation(pair: str) -> Obligation:

@@ -9,6 +9,7 @@ from click.testing import Result
 
 from uops.compiler.pattern import INDEX, cst, lift, var
 from uops.compiler.prove import ledger
+from uops.compiler.prove.verdicts import LEMMA, lemmas
 from uops.compiler.rewrite import Rule
 from uops.compiler.rules import THEMES
 
@@ -57,3 +58,21 @@ def test_a_name_that_no_rule_has_is_a_wrong_question(uops: Uops) -> None:
     result = uops("prove", "--rules", "nothing-like-it")
     assert result.exit_code == 2
     assert "no rule or theme matches" in result.output
+
+
+def test_the_lemmas_are_chosen_by_the_name_of_their_theme(uops: Uops) -> None:
+    result = uops("prove", "-r", "lemmas", "--no-write")
+    assert result.exit_code == 0 and "1 rules, 27 obligations" in result.stdout, result.output
+    (theme,) = (words for x in result.stdout.splitlines() if (words := x.split())[:1] == ["lemmas"])
+    assert theme == ["lemmas", "1", "27", "27", "0"]
+
+
+def test_the_lemmas_are_those_that_the_ledger_rests_on() -> None:
+    assert lemmas() == tuple(sorted(e.at for e in ledger.read(ledger.PATH)[LEMMA].entries))
+
+
+def test_a_misspelt_theme_or_rule_is_a_wrong_question_with_a_hint(uops: Uops) -> None:
+    for wrong, right in (("lemma", "lemmas"), ("boolean", "booleans"), ("where-nott", "where-not")):
+        result = uops("prove", "-r", wrong, "-r", "where-not", "--no-write")
+        assert result.exit_code == 2 and f"no rule or theme matches '{wrong}'; did you mean" in result.stderr
+        assert right in result.stderr and result.stdout == ""

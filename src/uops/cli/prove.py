@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
+from collections.abc import Collection
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,10 +20,14 @@ if TYPE_CHECKING:
     from uops.compiler.rewrite import Rule
 
 _LISTED = 20
+#: The theme of what the proofs of rules rest on.
+LEMMAS = "lemmas"
 
 
 @click.command(short_help="Prove the rewrite rules and the laws of OptOps.")
-@click.option("--rules", "-r", "globs", multiple=True, metavar="GLOB", help="Only rules, or themes, whose name matches.")
+@click.option(
+    "--rules", "-r", "globs", multiple=True, metavar="GLOB", help="Only rules, or themes, whose name matches; lemmas is a theme."
+)
 @click.option("--jobs", "-j", type=click.IntRange(1), default=2, show_default=True, help="Solver processes side by side.")
 @click.option("--cold", is_flag=True, help="Prove everything anew, whatever the ledger holds.")
 @click.option(
@@ -41,10 +47,11 @@ def prove(
     from uops.compiler.prove import ledger
     from uops.compiler.prove.campaign import campaign
 
-    chosen = _chosen(globs)
+    chosen, lemmas = _chosen(globs)
     where = Path(path) if path else ledger.PATH
-    pages = ledger.read(where) if globs or not cold else {}
-    report = campaign(chosen, jobs=jobs, known={} if cold else ledger.proved(pages), seeds=seeds, progress=_progress(as_json))
+    pages = ledger.read(where)
+    known = {} if cold else ledger.proved(pages)
+    report = campaign(chosen, jobs=jobs, known=known, seeds=seeds, lemmas=lemmas, progress=_progress(as_json))
     replayed = {v.obligation.name: _replayed(v, chosen) for v in report.verdicts if v.values}
     if write:
         kept = pages if globs else {}
@@ -56,18 +63,25 @@ def prove(
     ctx.exit(0 if report.ok else 1)
 
 
-def _chosen(globs: tuple[str, ...]) -> list[Rule]:
+def _chosen(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
+    """The rules and the lemmas that match; a usage error where a glob matches nothing."""
     from uops.compiler.prove.campaign import themes
+    from uops.compiler.prove.verdicts import lemmas
 
-    found = [
-        rule
-        for theme, rules in themes().items()
-        for rule in rules
-        if not globs or any(fnmatch.fnmatchcase(name, g) for g in globs for name in (rule.name, theme))
-    ]
-    if not found:
-        raise click.UsageError(f"no rule or theme matches {' or '.join(globs)}")
-    return found
+    if not globs:
+        return [rule for rules in themes().values() for rule in rules], ()
+    rules = {rule: (rule.name, theme) for theme, rules in themes().items() for rule in rules}
+    names = {name for found in rules.values() for name in found} | {LEMMAS}
+    for g in globs:
+        if not fnmatch.filter(names, g):
+            raise click.UsageError(f"no rule or theme matches {g!r}{_perhaps(g, names)}")
+    matching = {name for g in globs for name in names if fnmatch.fnmatchcase(name, g)}
+    return [rule for rule, found in rules.items() if matching.intersection(found)], lemmas() if LEMMAS in matching else ()
+
+
+def _perhaps(glob: str, names: Collection[str]) -> str:
+    close = difflib.get_close_matches(glob.strip("*"), sorted(names), n=3)
+    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def _progress(silent: bool) -> Any:
@@ -158,5 +172,5 @@ def _by_theme(report: Report) -> dict[str, list[Page]]:
     theme_of = {rule.name: theme for theme, rules in themes().items() for rule in rules}
     found: dict[str, list[Page]] = {}
     for p in report.pages.values():
-        found.setdefault(theme_of.get(p.rule, "lemmas"), []).append(p)
+        found.setdefault(theme_of.get(p.rule, LEMMAS), []).append(p)
     return found
