@@ -6,7 +6,7 @@ one that was not. The seconds of a campaign are those of all that it does, from 
 they are over is cut off: of a batch, the cases that were done count; a finding that is not triaged or reduced by then is said to be
 so, and is when the campaign goes on.
 
-A finding is a case and the oracle that objected. Some of each batch (`_PER_BATCH` of each oracle and kind of fault) are *triaged*:
+A finding is a case and the oracle that objected. Some of each batch (`PER_BATCH` of each oracle and kind of fault) are *triaged*:
 judged again and bisected. Of findings with one key the one of the least number is reduced and kept; where no rule, no step and no
 place of an error tells them apart, the reduced programs are what is compared, of the first `MOST_REDUCED` of each oracle and pass
 or kind of fault.
@@ -37,7 +37,7 @@ from uops.fuzz.work import BATCH, Crew, Hand, Job, Local
 from uops.spec.untrusted import write_text
 
 MOST_REDUCED = 16
-_PER_BATCH = 4
+PER_BATCH = 4
 #: Seconds beyond its own that a campaign waits for jobs to end.
 GRACE = 3.0
 JOURNAL, FINDINGS = "journal.jsonl", "findings"
@@ -314,7 +314,7 @@ class _State:
             kind = f["oracle"], f["fault"]["kind"]
             self.raw[" ".join(kind)] += 1
             kinds_[kind] += 1
-            if kinds_[kind] <= _PER_BATCH:
+            if kinds_[kind] <= PER_BATCH:
                 self.findings[f["k"]] = f
         if self.done[number] < BATCH:
             self._met[number] = kinds_

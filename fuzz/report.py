@@ -95,6 +95,18 @@ def sets(counts: Counter[str]) -> Json:
     return {"elements": total, "any": round(counts["set:any"] / total, 6) if total else 0.0, "median_ulp": median}
 
 
+def counted(failing: int, looked_at: int, findings: int, vanished: int) -> str:
+    """What the numbers of a campaign in which cases failed mean. `looked_at` counts the cases of findings, without those that
+    vanished."""
+    from uops.fuzz.campaign import PER_BATCH
+    from uops.fuzz.work import BATCH
+
+    seen = looked_at + vanished
+    most = f" (at most {PER_BATCH} of a kind in {BATCH} cases)" if seen < failing else ""
+    text = f"cases that failed: {failing:,}; looked at again: {seen:,}{most}; findings, one for each cause: {findings:,}"
+    return f"{text}; not seen again: {vanished:,}" if vanished else text
+
+
 def _finding(f: Found) -> Json:
     return {
         "case": f.k,
@@ -128,9 +140,15 @@ def page(doc: Json, directory: Path) -> str:
     template = environment.from_string((here / "report.html.j2").read_text(encoding="utf-8"))
     style = (STYLES / "page.css").read_text(encoding="utf-8") + (here / "report.css").read_text(encoding="utf-8")
     return template.render(
-        doc=doc, style=style, matrix=matrix(doc), dtypes=[d.short for d in _DTYPES], rules=rules(doc), pairs=pairs(doc),
+        doc=doc, style=style, counted=_counted(doc), matrix=matrix(doc),
+        dtypes=[d.short for d in _DTYPES], rules=rules(doc), pairs=pairs(doc),
         oracles=ORACLES, texts=_texts(doc, directory),
     )  # fmt: skip
+
+
+def _counted(doc: Json) -> str:
+    found = doc["findings"]
+    return counted(sum(doc["raw"].values()), sum(f["count"] for f in found), len(found), len(doc["vanished"]))
 
 
 def _texts(doc: Json, directory: Path) -> dict[str, str]:

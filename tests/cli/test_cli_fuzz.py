@@ -62,6 +62,10 @@ def test_findings_end_with_1_and_their_files_can_be_asked_again(uops: Any, tmp_p
     found = json.loads(done.output)
     assert [f["fault"]["kind"] for f in found["findings"]] == ["valueerror"]
     file = f"out/findings/{found['findings'][0]['file']}"
+    told = " ".join(uops("fuzz", "--backend", "nomax:NoMax", "-n", "64", "-j", "1", "--report", "out").output.split())
+    (looked_at,) = {f["count"] for f in found["findings"]}
+    assert f"cases that failed: {sum(found['raw'].values())}; looked at again: {looked_at}" in told
+    assert "findings, one for each cause: 1" in told and " Cases " in told
     again = uops("fuzz", file)
     assert again.exit_code == 1
     assert "allowed: valueerror: no Max" in again.output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from uops.backends.llvm.target import LlvmTarget
 from uops.fuzz import coverage, kinds
 from uops.fuzz.campaign import Found, Summary
 from uops.fuzz.examine import Place, Setup, Triaged
-from uops.fuzz.report import document, grouped, matrix, refused, sets, unheard, was_judged, write
+from uops.fuzz.report import counted, document, grouped, matrix, refused, sets, unheard, was_judged, write
 from uops.fuzz.stages import Fault
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -105,3 +106,18 @@ def test_rules_are_refused_where_their_condition_does_not_hold(k: int) -> None:
     for j in range(10):
         total += coverage.lowering(kinds.sample(1, 10 * k + j).graph, target)
     assert any(name.endswith(" refused") for name in total)
+
+
+def test_the_numbers_of_failing_cases_looked_at_and_findings_are_told_apart(tmp_path: Path) -> None:
+    """64 failed in two batches, 4 of each were asked again: one finding with 8 cases."""
+    one = counted(64, 8, 1, 0)
+    assert one == "cases that failed: 64; looked at again: 8 (at most 4 of a kind in 32 cases); findings, one for each cause: 1"
+    assert counted(3, 2, 1, 1).endswith("looked at again: 3; findings, one for each cause: 1; not seen again: 1")
+    (tmp_path / "findings").mkdir()
+    (tmp_path / "findings" / "5-allowed-select-planted.uops").write_text("%0 = const 1 : i32\n")
+    s = summary()
+    s.raw, s.found = Counter({"allowed value": 64}), [replace(s.found[0], count=8)]
+    write(s, tmp_path)
+    page = (tmp_path / "index.html").read_text()
+    assert "ases that failed: 64; looked at again: 9 (at most 4 of a kind" in page
+    assert '<span class="tag">8 cases</span>' in page and "times" not in page.partition("Findings")[2].partition("Oracles")[0]

@@ -145,8 +145,8 @@ def _progress(campaign: Campaign) -> Iterator[Progress]:
             if c.crew.waits != waits:
                 waits = c.crew.waits
                 out.print(f"waiting: {waits}" if waits else "goes on", markup=False)
-            findings = sum(c.state.raw.values())
-            found = f"[bold red]{findings} findings[/]" if findings else "nothing found"
+            failed = sum(c.state.raw.values())
+            found = f"[bold red]{failed:,} failed[/]" if failed else "nothing found"
             bar.update(task, completed=c.state.done_cases, rate=f"{c.rate:,.0f} cases/s", found=found)
 
         yield advance
@@ -158,7 +158,7 @@ def _show(out: Console, s: Summary, report: Path) -> None:
     from rich.text import Text
 
     from uops.fuzz.campaign import FINDINGS
-    from uops.fuzz.report import refused, unheard, was_judged
+    from uops.fuzz.report import counted, refused, unheard, was_judged
 
     out.print(Text.assemble((s.setup.backend, "bold"), f"  {s.version}"))
     where = f"seed {s.setup.seed}, {', '.join(s.setup.kinds)}"
@@ -180,8 +180,8 @@ def _show(out: Console, s: Summary, report: Path) -> None:
         out.print(Text("nothing was found", "green"))
     else:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-        for title in ("Oracle", "Pass", "Rule or step", "Times", "Nodes", "First", "What"):
-            table.add_column(title, justify="right" if title in ("Times", "Nodes", "First") else "left")
+        for title in ("Oracle", "Pass", "Rule or step", "Cases", "Nodes", "First", "What"):
+            table.add_column(title, justify="right" if title in ("Cases", "Nodes", "First") else "left")
         for f in s.found:
             p = f.triaged.place
             place = (p.pass_, p.rule or p.step or "") if p else ("", "")
@@ -189,8 +189,8 @@ def _show(out: Console, s: Summary, report: Path) -> None:
             told = Text(what[:160]) if f.unreduced is None else Text.assemble(what[:160], (f" ({f.unreduced})", "dim"))
             table.add_row(f.triaged.oracle, *place, str(f.count), str(f.nodes or ""), str(f.k), told)
         out.print(table)
-        total = sum(s.raw.values())
-        out.print(Text(f"{total} findings, {len(s.found)} after merging", "bold red"))
+        total, looked_at = sum(s.raw.values()), sum(f.count for f in s.found)
+        out.print(Text(counted(total, looked_at, len(s.found), len(s.vanished)), "bold red"), soft_wrap=True)
         if s.unfinished:
             out.print(Text(f"{s.unfinished}: the campaign was over; the same command goes on from here", "bold yellow"))
         if any(f.file for f in s.found):
