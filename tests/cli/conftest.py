@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -21,6 +24,30 @@ Uops = Callable[..., Result]
 
 PROGRAM = "%0 = param (2, 3), slot=0 : f32\n%1 = const 1.5 : f32\n%2 = add %0, %1\n%3 = reduce %2, op=add, axes=[1]\n"
 BROKEN = "%0 = param (2, 3), slot=0 : f32\n%1 = pad %0, (0, 2), (4, 4)\n%2 = add %0, %1\n"
+
+
+BROWSER = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Callable[[str], str]:
+    """The document at an address, as a browser of 1800 by 1000 pixels leaves it after a few seconds."""
+    if BROWSER is None:
+        pytest.skip("no browser is installed: neither chromium nor google-chrome is on PATH")
+
+    def call(address: str) -> str:
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        options = [
+            "--headless", "--disable-gpu", "--allow-file-access-from-files", "--virtual-time-budget=6000",
+            "--window-size=1800,1000", f"--user-data-dir={tmp_path / 'profile'}",
+        ]  # fmt: skip
+        done = subprocess.run(
+            [str(BROWSER), *sandbox, *options, "--dump-dom", address], capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    return call
 
 
 @pytest.fixture

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import re
-import shutil
-import subprocess
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -35,7 +32,6 @@ from uops.spec.text import line, number, parse, show
 from uops.spec.untrusted import printable
 
 Uops = Callable[..., Result]
-BROWSER = next((p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))), None)
 SHOWN = ("tensor", *STAGES[:-1], "source")
 VOID = frozenset({"meta", "input", "link", "br", "img", "hr"})
 
@@ -367,26 +363,21 @@ const filter = async (value) => { const el = document.getElementById("filter"); 
 END = "document.body.dataset.done = ''; } catch (e) { document.body.dataset.failed = String(e); } })();"
 
 
-def browse(text: str, where: Path, script: str = "", fragment: str = "") -> Read:
+Browse = Callable[..., Read]
+
+
+@pytest.fixture
+def browse(dump: Callable[[str], str], tmp_path: Path) -> Browse:
     """The page as a browser leaves it, after `script` has run in it."""
-    if BROWSER is None:
-        pytest.skip("no browser is installed: neither chromium nor google-chrome is on PATH")
-    place = where / "browsed.html"
-    place.write_text(text.replace("</body>", f"<script>{BEGIN}{script}\n{END}</script></body>"), encoding="utf-8")
-    sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    options = [
-        "--headless",
-        "--disable-gpu",
-        "--virtual-time-budget=6000",
-        "--window-size=1800,1000",
-        f"--user-data-dir={where / 'profile'}",
-    ]
-    done = subprocess.run(
-        [BROWSER, *sandbox, *options, "--dump-dom", f"{place.as_uri()}{fragment}"], capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    assert "data-done" in done.stdout, re.findall('data-failed="[^"]*"', done.stdout) or "the script did not end"
-    return Read(done.stdout)
+
+    def browsed(text: str, script: str = "", fragment: str = "") -> Read:
+        place = tmp_path / "browsed.html"
+        place.write_text(text.replace("</body>", f"<script>{BEGIN}{script}\n{END}</script></body>"), encoding="utf-8")
+        left = dump(f"{place.as_uri()}{fragment}")
+        assert "data-done" in left, re.findall('data-failed="[^"]*"', left) or "the script did not end"
+        return Read(left)
+
+    return browsed
 
 
 def lit(found: Read, *, direct: bool = False) -> set[str]:
@@ -407,17 +398,17 @@ def title_of(found: Read) -> str:
     return next(found.text[k] for k, (tag, _) in enumerate(found.elements) if tag == "title")
 
 
-def test_a_link_to_a_node_lights_it_up_in_every_open_stage(uops: Uops, tmp_path: Path) -> None:
+def test_a_link_to_a_node_lights_it_up_in_every_open_stage(uops: Uops, browse: Browse) -> None:
     text = shown(uops, softmax())
     target = line_with(text, 0, "div")
-    found = browse(text, tmp_path, fragment=f"#{target}")
+    found = browse(text, fragment=f"#{target}")
     assert chosen(found) == [target]
     assert lit(found) >= {"tensor", "callify", "rangeify", "select", "linearize"}
     ((_, panel),) = found.where(id="panel")
     assert "tensor → callify" in panel and "became" in panel and "no recorded link: the renderer gives text" in panel
 
 
-def test_lit_lines_are_scrolled_into_view(uops: Uops, tmp_path: Path) -> None:
+def test_lit_lines_are_scrolled_into_view(uops: Uops, browse: Browse) -> None:
     text = shown(uops, long_program(200))
     script = (
         f"await kernel(''); document.getElementById('{line_with(text, 0, 'permute')}').click(); await wait(1000);"
@@ -426,122 +417,122 @@ def test_lit_lines_are_scrolled_into_view(uops: Uops, tmp_path: Path) -> None:
         "document.title = [...document.querySelectorAll('.column:not(.shut)')].filter((c) => c.querySelector('.on'))"
         ".map((c) => `${c.getAttribute('aria-label')} ${[...c.querySelectorAll('.on')].some(seen)}`).join(', ');"
     )
-    title = title_of(browse(text, tmp_path, script))
+    title = title_of(browse(text, script))
     assert title.startswith("tensor true, callify true, rangeify true") and "false" not in title
 
 
-def test_a_click_chooses_a_node_and_names_the_rule_that_changed_it(uops: Uops, tmp_path: Path) -> None:
+def test_a_click_chooses_a_node_and_names_the_rule_that_changed_it(uops: Uops, browse: Browse) -> None:
     text = shown(uops, b.mul(b.cast(b.param(0, (3,), dt.float32), dt.int32), 1))
     target = line_with(text, 0, "mul")
-    found = browse(text, tmp_path, f"document.getElementById('{target}').click(); await wait();")
+    found = browse(text, f"document.getElementById('{target}').click(); await wait();")
     assert lit(found, direct=True) >= {"tensor", "callify", "rangeify"}
     ((_, panel),) = found.where(id="panel")
     assert "mul-one" in panel and "(x * 1) -> x" in panel and "before" in panel and "after" in panel
 
 
-def test_a_second_click_or_escape_lets_go(uops: Uops, tmp_path: Path) -> None:
+def test_a_second_click_or_escape_lets_go(uops: Uops, browse: Browse) -> None:
     text = shown(uops, softmax())
     once = f"const el = document.getElementById('{line_with(text, 0, 'exp2')}'); el.click(); await wait();"
     for again in ("el.click(); await wait();", "await press('Escape');"):
-        found = browse(text, tmp_path, once + again)
+        found = browse(text, once + again)
         assert lit(found) == set() and chosen(found) == []
         assert "Choose a node" in found.where(id="panel")[0][1]
 
 
-def test_keys_walk_lines_and_stages_and_choose(uops: Uops, tmp_path: Path) -> None:
+def test_keys_walk_lines_and_stages_and_choose(uops: Uops, browse: Browse) -> None:
     text = shown(uops, softmax())
     begin = f"document.getElementById('{line_with(text, 0, 'exp2')}').focus();"
     keys = "".join(f"await press('{key}');" for key in ("ArrowRight", "ArrowDown", "ArrowUp", "Enter"))
-    found = browse(text, tmp_path, begin + keys)
+    found = browse(text, begin + keys)
     (line_id,) = chosen(found)
     assert line_id.startswith("s1") and read(text).lines[line_id].split()[1] == "exp2"
-    found = browse(text, tmp_path, f"{begin} await press('j'); await press('j');")
+    found = browse(text, f"{begin} await press('j'); await press('j');")
     assert {a["data-kernel"] for a, _ in found.classes("group")} == {"0", "1"}  # of the program, and of the kernel
     assert len(found.classes("group")) < len(SHOWN) * 2
 
 
 @pytest.mark.parametrize("key", ["ArrowDown", "ArrowUp", "ArrowLeft", "ArrowRight"])
-def test_an_arrow_key_on_a_fresh_page_chooses_the_first_node(uops: Uops, tmp_path: Path, key: str) -> None:
-    found = browse(shown(uops, softmax()), tmp_path, f"await press('{key}'); document.title = document.activeElement.id;")
+def test_an_arrow_key_on_a_fresh_page_chooses_the_first_node(uops: Uops, browse: Browse, key: str) -> None:
+    found = browse(shown(uops, softmax()), f"await press('{key}'); document.title = document.activeElement.id;")
     assert chosen(found) == ["s0n0"] and title_of(found) == "s0n0"
 
 
-def test_the_next_arrow_key_goes_on_from_there(uops: Uops, tmp_path: Path) -> None:
+def test_the_next_arrow_key_goes_on_from_there(uops: Uops, browse: Browse) -> None:
     script = "await press('ArrowDown'); await press('ArrowDown'); document.title = document.activeElement.id;"
-    assert title_of(browse(shown(uops, softmax()), tmp_path, script)) == "s0n1"
+    assert title_of(browse(shown(uops, softmax()), script)) == "s0n1"
 
 
-def test_a_column_that_is_as_before_opens_with_the_same_lines(uops: Uops, tmp_path: Path) -> None:
+def test_a_column_that_is_as_before_opens_with_the_same_lines(uops: Uops, browse: Browse) -> None:
     text = shown(uops, b.neg(b.param(0, (3,), dt.float32)))
     k = read(text).index["same"].index(True)
-    found = browse(text, tmp_path, f"document.querySelector('.toggles [data-column=\"{k}\"]').click(); await wait();")
+    found = browse(text, f"document.querySelector('.toggles [data-column=\"{k}\"]').click(); await wait();")
     before, same = ([t for a, t in found.where(role="option") if a["id"].startswith(f"s{j}n")] for j in (k - 1, k))
     assert same and same == before
 
 
-def test_lines_in_the_browser_are_those_of_the_file(uops: Uops, tmp_path: Path) -> None:
+def test_lines_in_the_browser_are_those_of_the_file(uops: Uops, browse: Browse) -> None:
     text = shown(uops, hostile())
-    found = browse(text, tmp_path)
+    found = browse(text)
     assert {a["id"]: t for a, t in found.where(role="option")}.items() <= read(text).lines.items()
     assert len(found.where(role="option")) > 10
 
 
-def test_the_filter_leaves_only_lines_with_its_words(uops: Uops, tmp_path: Path) -> None:
+def test_the_filter_leaves_only_lines_with_its_words(uops: Uops, browse: Browse) -> None:
     text = shown(uops, softmax())
-    found = browse(text, tmp_path, "await kernel(''); await filter('EXP2');")
+    found = browse(text, "await kernel(''); await filter('EXP2');")
     lines = {a["id"]: t for a, t in found.where(role="option")}
     open_ = [k for k, same in enumerate(read(text).index["same"]) if not same]
     assert lines == {i: t for i, t in read(text).lines.items() if "exp2" in t and int(i[1 : i.index("n")]) in open_}
 
 
-def test_a_column_that_the_filter_leaves_empty_says_so(uops: Uops, tmp_path: Path) -> None:
+def test_a_column_that_the_filter_leaves_empty_says_so(uops: Uops, browse: Browse) -> None:
     text = shown(uops, softmax())
-    found = browse(text, tmp_path, "await kernel(''); await filter('contiguous');")
+    found = browse(text, "await kernel(''); await filter('contiguous');")
     said = [t for _, t in found.classes("empty")]
     with_lines = {a["id"][:2] for a, _ in found.where(role="option")}
     whole = sum(1 for size, same in zip(read(text).index["sizes"], read(text).index["same"], strict=True) if size and not same)
     assert set(said) == {"No line has these words."} and len(said) == whole - len(with_lines) and with_lines
-    found = browse(text, tmp_path, "await filter('contiguous'); await filter('');")
+    found = browse(text, "await filter('contiguous'); await filter('');")
     assert not found.classes("empty") and len(found.where(role="option")) > 50
 
 
-def test_a_large_program_opens_with_its_first_kernel_and_shows_another_when_asked(uops: Uops, tmp_path: Path) -> None:
+def test_a_large_program_opens_with_its_first_kernel_and_shows_another_when_asked(uops: Uops, browse: Browse) -> None:
     text = shown(uops, long_program(500))
     names = read(text).index["kernels"]
-    found = browse(text, tmp_path)
+    found = browse(text)
     assert {a["aria-label"] for a, _ in found.classes("group")} == {"program", names[0]}
-    found = browse(text, tmp_path, "await kernel('7');")
+    found = browse(text, "await kernel('7');")
     assert {a["aria-label"] for a, _ in found.classes("group")} == {"program", names[7]}
     assert found.classes("outside"), "lines of the program that the kernel was not made of"
-    found = browse(text, tmp_path, "await kernel('');")
+    found = browse(text, "await kernel('');")
     assert {a["aria-label"] for a, _ in found.classes("group")} == {"program", *names}
 
 
-def test_a_link_to_a_node_of_another_kernel_shows_that_kernel(uops: Uops, tmp_path: Path) -> None:
+def test_a_link_to_a_node_of_another_kernel_shows_that_kernel(uops: Uops, browse: Browse) -> None:
     text = shown(uops, long_program(500))
     index = read(text).index
     stage = index["stages"].index("select")
     name, first, *_ = index["groups"][stage][5]
-    found = browse(text, tmp_path, fragment=f"#s{stage}n{first + 3}")
+    found = browse(text, fragment=f"#s{stage}n{first + 3}")
     assert chosen(found) == [f"s{stage}n{first + 3}"]
     assert {a["aria-label"] for a, _ in found.classes("group")} == {"program", name}
 
 
-def test_only_lines_near_the_window_have_elements(uops: Uops, tmp_path: Path) -> None:
+def test_only_lines_near_the_window_have_elements(uops: Uops, browse: Browse) -> None:
     x = b.param(0, (4,), dt.float32)
     for k in range(1500):
         x = b.add(b.mul(x, float(k)), 1.0)
     text = shown(uops, x)
-    found = browse(text, tmp_path)
+    found = browse(text)
     assert 0 < len(found.where(role="option")) < 5000 < sum(read(text).index["sizes"])
     target = "s0n2500"
-    assert chosen(browse(text, tmp_path, fragment=f"#{target}")) == [target]
+    assert chosen(browse(text, fragment=f"#{target}")) == [target]
 
 
-def test_direct_links_only_lights_no_line_that_was_made_beside(uops: Uops, tmp_path: Path) -> None:
+def test_direct_links_only_lights_no_line_that_was_made_beside(uops: Uops, browse: Browse) -> None:
     text = shown(uops, softmax())
     target = line_with(text, 0, "exp2")
     script = f"document.getElementById('direct').click(); document.getElementById('{target}').click(); await wait();"
-    found = browse(text, tmp_path, script)
+    found = browse(text, script)
     assert found.classes("on")
     assert not [a for a, _ in found.classes("made") if "id" in a]

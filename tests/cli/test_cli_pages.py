@@ -1,0 +1,51 @@
+"""Every page that a command writes fits a narrow window: what is wider scrolls by itself, and the page does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from uops.fuzz.campaign import Summary
+from uops.fuzz.examine import Setup
+from uops.fuzz.report import write as write_fuzz
+
+Uops = Callable[..., Result]
+WIDTH = 400
+
+
+def conformance(uops: Uops, suite: Any) -> Path:
+    uops("conform", "-b", "interp")
+    return Path("report/index.html")
+
+
+def fuzz(uops: Uops, suite: Any) -> Path:
+    Path("fuzzed").mkdir()
+    write_fuzz(Summary(Setup("planted"), "planted 1", 64), Path("fuzzed"))
+    return Path("fuzzed/index.html")
+
+
+def view(uops: Uops, suite: Any) -> Path:
+    Path("x.uops").write_text("%0 = param (2, 3), slot=0 : f32\n%1 = neg %0\n")
+    uops("view", "x.uops")
+    return Path("x.html")
+
+
+@pytest.mark.parametrize("make", [conformance, fuzz, view], ids=lambda f: f.__name__)
+def test_a_page_does_not_scroll_sideways_at_400_pixels(
+    make: Callable[[Uops, Any], Path], uops: Uops, suite: Any, dump: Callable[[str], str], tmp_path: Path
+) -> None:
+    """A frame is as narrow as it is told to be, which the window of a browser is not."""
+    page = make(uops, suite).resolve()
+    frame = tmp_path / "frame.html"
+    frame.write_text(
+        f'<body><iframe src="{page.as_uri()}" style="width:{WIDTH}px;height:800px;border:0"></iframe>'
+        "<script>addEventListener('load', () => setTimeout(() => { const d = frames[0].document.documentElement;"
+        " document.title = `${d.scrollWidth} in ${d.clientWidth}`; }, 500));</script>"
+    )
+    found = re.search(r"<title>(\d+) in (\d+)</title>", dump(frame.as_uri()))
+    assert found and int(found[1]) <= int(found[2]) <= WIDTH, found
