@@ -45,7 +45,7 @@ from uops.spec.text import parse, show
 from uops.spec.untrusted import BadFile, described, misfit, read_json
 from uops.spec.verify import verify
 
-FORMAT = 2
+FORMAT = 3
 #: The launch as text, in this order.
 TEXTS = ("join", "decompose", "simplify", "linearize", "plan")
 #: What a certificate rests on, beside what it proves.
@@ -116,7 +116,7 @@ def write(
     return made
 
 
-#: The form of the file.
+#: The form of a certificate; in its file there is also `digest`, of all the rest.
 FORM = {
     "format": int, "solver": str, "trusted": [str], "rules": {str: str}, "fast_math?": {str: str},
     "texts": dict.fromkeys(TEXTS, str), "callers": [int], "steps": [[(str, str, str)]], "claims": [(str, str, str)],
@@ -136,8 +136,10 @@ def load(path: Path) -> Json:
     made: Json = read_json(path, most=MOST_BYTES)
     if isinstance(made, dict) and type(made.get("format")) is int and made["format"] != FORMAT:
         raise BadFile(f"{described(path)} is no certificate of format {FORMAT}, but of {made['format']}")
-    if wrong := misfit(made, FORM):
+    if wrong := misfit(made, {**FORM, "digest": str}):
         raise BadFile(f"{described(path)} is no certificate: {wrong}")
+    if made.pop("digest") != _sum(made):
+        raise BadFile(f"{described(path)} is no certificate: it is not as it was written, its digest is of something else")
     return made
 
 
@@ -309,4 +311,9 @@ def _all(old: Body, new: Body) -> Iterator[Claim]:
 
 def dump(made: Json) -> str:
     """The text of a certificate."""
-    return json.dumps(made, indent=1, sort_keys=True) + "\n"
+    return json.dumps({**made, "digest": _sum(made)}, indent=1, sort_keys=True) + "\n"
+
+
+def _sum(made: Json) -> str:
+    """What ties the parts of a certificate together. It tells damage, not forgery: who forges one can count, too."""
+    return _digest(json.dumps(made, sort_keys=True))

@@ -47,10 +47,10 @@ NO_CERTIFICATE: dict[str, tuple[Callable[[Json], Any], str]] = {
     "claims are null":    (lambda m: {**m, "claims": None}, "claims: expected an array, got null"),
     "a step is a number": (lambda m: put(m, 3, "steps", 0, 0), "steps[0][0]: expected an array of 3, got 3"),
     "trusted is text":    (lambda m: {**m, "trusted": "all"}, "trusted: expected an array, got 'all'"),
-    "format is text":     (lambda m: {**m, "format": "2"}, "format: expected an integer, got '2'"),
-    "another format":     (lambda m: {**m, "format": 1}, "is no certificate of format 2, but of 1"),
+    "format is text":     (lambda m: {**m, "format": "3"}, "format: expected an integer, got '3'"),
+    "another format":     (lambda m: {**m, "format": 1}, "is no certificate of format 3, but of 1"),
     "fast-math is true":  (lambda m: {**m, "fast_math": True}, "fast_math: expected an object, got True"),
-    "a field more":       (lambda m: {**m, "more": 1}, "more is not known"),
+    "a field more":       (lambda m: {**m, "more": 1, "digest": ""}, "more is not known"),
 }
 DOES_NOT_HOLD: dict[str, tuple[Callable[[Json], Json], str]] = {
     "no claims":          (lambda m: {**m, "claims": []}, "the claims of the texts are not those written down"),
@@ -83,12 +83,21 @@ def test_what_is_no_certificate_is_one_line_with_the_place(certificate: Json, da
 @pytest.mark.parametrize("damage", DOES_NOT_HOLD)
 def test_what_a_forger_leaves_out_or_adds_does_not_hold(certificate: Json, damage: str, uops: Any, tmp_path: Path) -> None:
     change, says = DOES_NOT_HOLD[damage]
-    (tmp_path / "c.json").write_text(json.dumps(change(copy.deepcopy(certificate))))
+    (tmp_path / "c.json").write_text(C.dump(change(copy.deepcopy(certificate))))
     result = uops("check-certificate", "c.json")
     assert result.exit_code == 1, result.output
     assert any(says in line for line in result.stdout.splitlines()), result.stdout
     assert all(line.startswith("c.json: ") for line in result.stdout.splitlines())
     assert "\x1b" not in result.stdout
+
+
+def test_what_no_claim_is_about_is_tied_to_the_rest(certificate: Json, uops: Any, tmp_path: Path) -> None:
+    """The numbers of the caller's Buffers, and names of kernels, were free."""
+    made = {**certificate, "digest": json.loads(C.dump(certificate))["digest"]}
+    for damaged in (put(copy.deepcopy(made), [], "callers"), put(copy.deepcopy(made), [*made["callers"], 7], "callers")):
+        (tmp_path / "c.json").write_text(json.dumps(damaged))
+        result = uops("check-certificate", "c.json")
+        assert result.exit_code == 2 and "c.json is no certificate: it is not as it was written" in result.stderr
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xfe", b"[" * 100_000, b"1" * 10_000, b'{"format": NaN}'])

@@ -57,7 +57,7 @@ from uops.spec import dtypes as dt
 from uops.spec import text
 from uops.spec.axes import AxisType
 from uops.spec.dialects import Dialect
-from uops.spec.errors import SpecError, UopsError
+from uops.spec.errors import Crash, SpecError, UopsError
 from uops.spec.optops import TC, Nolocals, Padto, Split, Swap
 from uops.spec.text import parse, parse_file, show
 from uops.spec.untrusted import seal
@@ -293,6 +293,19 @@ def read_certificate(path: Path) -> Any:
     return None if wrong else (tuple(map(parse, made["texts"].values())), tuple(map(tuple, made["claims"])), tuple(made["callers"]))
 
 
+def digested(data: bytes) -> bytes:
+    """A certificate of these parts with the right digest: of who forges one."""
+    try:
+        return certificate.dump({k: v for k, v in json.loads(data).items() if k != "digest"}).encode(errors="surrogatepass")
+    except (ValueError, AttributeError, RecursionError):
+        return data
+
+
+def read_forged(path: Path) -> Any:
+    """Whether it holds: it may, of another program, or of other Buffers of the caller."""
+    return read_certificate(path) is not None
+
+
 # ------------------------------------------------------------------------------------------------------------- what is cached
 
 NAME, OTHER = key("a kernel"), key("another kernel")
@@ -367,6 +380,7 @@ FORMATS: tuple[Format, ...] = (
     Format("ledger",                "lines", ledgers,              ledger.read, told_apart=is_one_of),
     Format("ledger, at import",     "lines", ledgers,              read_at_import, told_apart=is_one_of),
     Format("certificate",           "json",  certificates,         read_certificate, told_apart=is_one_of),
+    Format("certificate, right digest", "json", certificates,      read_forged, seal=digested),
     Format("cache entry",           "bytes", objects,              read_object, name=f"{NAME}.obj", told_apart=is_one_of),
     Format("cache entry, right seal", "bytes", images,             read_image, name=f"{NAME}.obj",
            seal=lambda data: seal(OBJECT, OBJECTS, NAME, data)),
@@ -407,7 +421,8 @@ HOLES: dict[str, Hole] = {
     "journal, right sums":    lambda m: m.setattr(Journal, "understood", lambda self: nullcontext()),
     "ledger":                 lambda m: m.setattr(ledger, "index", lambda t, p, real=admission.index: real(t, p) | {"sha256": ANY}),
     "ledger, at import":      lambda m: m.setattr(admission, "unseal", _payload),
-    "certificate":            lambda m: m.setattr(certificate, "misfit", lambda *_: None),
+    "certificate":            lambda m: m.setattr(certificate, "read_json", lambda path, most: json.loads(path.read_text())),
+    "certificate, right digest": lambda m: m.setattr(certificate, "_UNREADABLE", Crash),
     "cache entry":            lambda m: m.setattr("uops.backends.cache.unseal", _payload),
     "cache entry, right seal": lambda m: m.setattr(elf, "struct", SimpleNamespace(unpack_from=elf.struct.unpack_from, error=Late)),
     "search store":           lambda m: m.setattr(search_store, "unseal", _payload),
