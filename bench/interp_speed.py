@@ -9,10 +9,11 @@ but the interpreter itself, whose tables of functions and conversions of narrow 
 and graphs built earlier are kept out of the garbage collector's sight.
 
 `derivation` is the time that the specification's rules take for every node's dtype, shape and min_max, as far as the building of
-the graph did not ask for them. `values` is `run` with every assert, on a graph whose properties are derived, as they are after
-verification; `sets` is the same for the allowed sets at the strict level. The last line adds derivation and evaluation. Graphs per
-second are those of the machine at hand; what carries over to another is the cost of a graph in calls of np.add on 16 floats, timed
-between the graphs. 8,000 and 3,000 graphs a second are 329 and 877 of them where np.add takes 0.38 us.
+the graph did not ask for them, and `verification` that of judging the claims of its rows, which a graph is asked for once. `values`
+is `run` with every assert, on a graph after both; `sets` is the same for the allowed sets at the strict level. The last line adds
+derivation, of `values` verification too, and evaluation. Graphs per second are those of the machine at hand; what carries over to
+another is the cost of a graph in calls of np.add on 16 floats, timed between the graphs. 8,000 and 3,000 graphs a second are 329
+and 877 of them where np.add takes 0.38 us.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from uops.interp.storage import NUMPY
 from uops.spec import dtypes as dt
 from uops.spec.node import toposort
 from uops.spec.ops import Op
+from uops.spec.verify import verify
 
 LIVE = 12
 #: Graphs between two looks at the yardstick.
@@ -122,11 +124,13 @@ def main() -> None:
         run(case.graph, case.inputs)
         allowed(case.graph, case.inputs)
     derivation = cost(derive, work)
+    verification = cost(lambda c: verify(c.graph), work)
     values = cost(lambda c: run(c.graph, c.inputs), work[:part])
     sets = cost(lambda c: allowed(c.graph, c.inputs), work[part:])
     print(f"np.add(out=) of 16 floats {values.add * 1e6:.2f} us, derivation {derivation.case * 1e6:.0f} us a graph")
+    print(f"verification {verification}")
     print(f"values {values}, sets {sets}")
-    print(f"with derivation: values {_and(values, derivation)}, sets {_and(sets, derivation)}")
+    print(f"with derivation: values {_and(_and(values, derivation), verification)}, sets {_and(sets, derivation)}")
 
 
 def _and(a: Cost, b: Cost) -> Cost:

@@ -23,6 +23,7 @@ from uops.spec.errors import SpecError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.result import Result
+from uops.spec.verify import verify
 
 #: Called with a node and its value (None for a void node) for every node evaluated, those of Function and Call bodies too.
 Trace = Callable[[UOp, Any], None]
@@ -46,12 +47,15 @@ def run(
     """Evaluate `root` on `inputs`: `p<slot>` for a free Param, `b<unique>` for a Buffer's first contents (without it the Buffer is
     uninitialised), the name of a variable for its value.
 
-    With `check`, every node's dtype, shape and min_max are asserted (Unsound). In kernels, what is unordered runs in an order that
-    the seed `schedule` draws; with `lanes`, lane by lane. Raises Trap where the specification defines a failure and SpecError for
-    an ill-formed graph or input.
+    With `check`, a graph that breaks a claim of its rows is refused with that claim (SpecError), and every node's dtype, shape and
+    min_max are asserted (Unsound); without it, the caller vouches for the graph. In kernels, what is unordered runs in an order
+    that the seed `schedule` draws; with `lanes`, lane by lane. Raises Trap where the specification defines a failure and SpecError
+    for an ill-formed graph or input.
     """
     if not isinstance(inputs, Mapping):
         raise SpecError(f"inputs are a mapping by key, got {type(inputs).__name__}")
+    if check:
+        verify(root)
     try:
         found: Result = _attempt(root, inputs, (check, schedule, lanes), _run, trace)
         return found
@@ -125,7 +129,9 @@ _SEVERAL: dict[Op, Callable[[Scope, UOp], list[Any]]] = {
 
 
 def evaluate(root: UOp, inputs: Mapping[str, Any], *, check: bool = True) -> dict[UOp, Array]:
-    """The value of every node of the root's scope that was evaluated; a reference counts when it was read."""
+    """The value of every node of the root's scope that was evaluated; a reference counts when it was read. See `run`."""
+    if check:
+        verify(root)
     found: dict[UOp, Array] = _attempt(root, inputs, (check, None, False), _evaluated)
     return found
 

@@ -168,13 +168,18 @@ class Context:
         for body, owner, inner in pending:
             scope = found.get(body)
             if scope is None:
-                scope = found[body] = Scope(body, scope_nodes(body))
+                scope = found[body] = Scope(body, scope_nodes(body) if self.bodied else self.order)
             if owner is not None and owner not in scope.owners:
                 scope.owners.append(owner)
             if not (scope.inner if inner else scope.outer):
                 scope.inner, scope.outer = scope.inner or inner, scope.outer or not inner
                 pending += [(u.src[0], u, inner or u.op is Op.CALL) for u in scope.nodes if u.op in BODIED and u.src]
         return found
+
+    @cached_property
+    def bodied(self) -> bool:
+        """Whether the graph has more than one scope."""
+        return any(u.op in BODIED for u in self.order)
 
     @cached_property
     def outer(self) -> frozenset[UOp]:

@@ -1,17 +1,20 @@
 """The verifier: a graph against the claims of its rows and of a dialect.
 
 `check` collects every broken claim, `verify` raises once with all of them. A node that breaks a gate, or whose properties cannot be
-derived, is reported; what stands on it is not. Every walk is iterative.
+derived, is reported; what stands on it is not. Every walk is iterative. The claims of the rows are judged once of a graph: one that
+kept them does so as long as it lives, since nodes do not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import functools
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from weakref import WeakSet
 
 from uops.spec import origins
-from uops.spec.claims import Claim
-from uops.spec.dialects import DIALECTS, Dialect, DialectSpec
+from uops.spec.claims import Check, Claim
+from uops.spec.dialects import DIALECTS, Dialect
 from uops.spec.errors import SpecError
 from uops.spec.forms import Where
 from uops.spec.node import UOp, toposort
@@ -45,9 +48,13 @@ def verify(
     Without a dialect only the claims of the rows are judged. `target` says what code after instruction selection may use.
     Claims whose id is in `disabled` are not judged.
     """
+    if dialect is None and root in _kept:
+        return
     broken = check(root, dialect, target=target, disabled=disabled)
     if broken:
         raise SpecError("\n".join(b.message for b in broken), claim=broken[0].claim.id)
+    if not disabled:
+        _kept.add(root)
 
 
 def check(
@@ -55,22 +62,32 @@ def check(
 ) -> list[Broken]:
     """Every broken claim, in the order of the nodes; see `verify`."""
     ctx = Context(root, toposort(root), target)
-    return _Run(ctx, None if dialect is None else DIALECTS[dialect], frozenset(disabled)).broken()
+    return _Run(ctx, dialect, frozenset(disabled)).broken()
+
+
+#: Graphs that kept the claims of their rows.
+_kept: WeakSet[UOp] = WeakSet()
 
 
 #: Begins the detail where a node cannot be derived and no claim of its row says why: a gap in the table.
 UNCLAIMED = "underivable"
 
-#: Gates, then the rest: the claims of one op at one kind of place.
-_Plan = tuple[tuple[Claim, ...], tuple[Claim, ...], tuple[Claim, ...]]
+#: Gates, then the rest: the claims of one op at one kind of place. Last the checks of all of them.
+_Plan = tuple[tuple[Claim, ...], tuple[Claim, ...], tuple[Claim, ...], tuple[Check, ...]]
+
+
+@functools.lru_cache(64)
+def _plans(dialect: Dialect | None, disabled: frozenset[str]) -> dict[tuple[Op, int], _Plan]:
+    """The plans made so far."""
+    return {}
 
 
 class _Run:
-    def __init__(self, ctx: Context, spec: DialectSpec | None, disabled: frozenset[str]) -> None:
+    def __init__(self, ctx: Context, dialect: Dialect | None, disabled: frozenset[str]) -> None:
         self.ctx = ctx
-        self.spec = spec
+        self.spec = spec = None if dialect is None else DIALECTS[dialect]
         self.disabled = disabled
-        self.plans: dict[tuple[Op, int], _Plan] = {}
+        self.plans = _plans(dialect, disabled)
         self.calls = spec is not None and any(u.op is Op.CALL for u in ctx.order)
         self.found: list[tuple[Claim, UOp, str]] = []
 
@@ -87,7 +104,22 @@ class _Run:
         plan = self.plans.get((u.op, place))
         if plan is None:
             plan = self.plans[u.op, place] = self.plan(u.op, place)
-        first, gates, rest = plan
+        return self.keeps(u, plan[-1]) or self.judge_each(u, plan)
+
+    def keeps(self, u: UOp, checks: Sequence[Check]) -> bool:
+        """Whether `u` breaks nothing for certain: what nearly every node does."""
+        ctx = self.ctx
+        try:
+            for check in checks:
+                if check(u, ctx) is not None:
+                    return False
+        except Exception:  # `breaks` says what that means
+            return False
+        return derivable(u) is None
+
+    def judge_each(self, u: UOp, plan: _Plan) -> bool:
+        """`judge` of a node that may break a claim, one claim after the other."""
+        first, gates, rest, _ = plan
         for claim in first:
             if self.breaks(claim, u):
                 return derivable(u) is None
@@ -135,11 +167,9 @@ class _Run:
         at = {Where.ANY: True, Where.OUTER: bool(place & 1), Where.BODY: bool(place & 2), Where.ROOT: bool(place & 4)}
         dialect = [(c, f) for c, f in forms if at[f.where] and c.id not in self.disabled]
         row = [c for c in ROWS[op].claims if c.id not in self.disabled]
-        return (
-            tuple(c for c, _ in dialect if c.gate),
-            tuple(c for c in row if c.gate),
-            (*(c for c in row if not c.gate), *(c for c, _ in dialect if not c.gate)),
-        )
+        first, gates = tuple(c for c, _ in dialect if c.gate), tuple(c for c in row if c.gate)
+        rest = (*(c for c in row if not c.gate), *(c for c, _ in dialect if not c.gate))
+        return first, gates, rest, tuple(c.check for c in (*first, *gates, *rest))
 
     def report(self) -> list[Broken]:
         if not self.found:

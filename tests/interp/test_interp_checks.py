@@ -11,6 +11,9 @@ import uops.spec.derive  # noqa: F401 - fills RULES
 from uops.interp import run
 from uops.spec import build as B
 from uops.spec import dtypes as dt
+from uops.spec import verify as verifier
+from uops.spec.args import BitcastArg, SliceArg
+from uops.spec.collectives import scatter
 from uops.spec.errors import SpecError, Unsound
 from uops.spec.node import RULES, UOp
 from uops.spec.ops import Op
@@ -93,10 +96,51 @@ def test_a_reference_is_checked_when_it_is_read(monkeypatch):
 def test_an_ill_formed_node_is_a_spec_error():
     with pytest.raises(SpecError):
         run(UOp(Op.ADD, (B.param(0, (2,), dt.uint8), B.reshape(B.binary(b"abc"), (3,)))), INPUTS)
+    sine = UOp(Op.SIN, (B.param(0, (2,), dt.uint8),))
+    with pytest.raises(SpecError) as broken:
+        run(sine, INPUTS)
+    assert broken.value.claim == "SIN.C2"
     with pytest.raises(SpecError, match="R09, R10"):
-        run(UOp(Op.SIN, (B.param(0, (2,), dt.uint8),)), INPUTS)
+        run(sine, INPUTS, check=False)
     with pytest.raises(SpecError):
         run(UOp(Op.GETTUPLE, (B.tuple_(B.const(1)),), B.get(B.tuple_(B.const(1), B.const(2)), 1).arg), INPUTS)
+
+
+PAIR = ("CPU:0", "CPU:1")
+SHARDED = B.param(0, (4, 4), dt.uint8, PAIR, 0)
+N = B.variable("n", 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("root", "claim"),
+    [
+        (B.shrink(SHARDED, (0, 0), (2, 4)), "SHRINK.C6"),
+        (B.flip(SHARDED, (True, False)), "FLIP.C3"),
+        (B.slice_(B.param(0, (4,), dt.uint8, PAIR, 0), 0, 2), "SLICE.C9"),
+        (B.pad(SHARDED, (0, 0), (6, 4)), "PAD.C6"),
+        (scatter(B.param(0, (7,), dt.uint8), PAIR), "LOAD.C7"),
+        (UOp(Op.BITCAST, (B.param(0, (3,), dt.uint8),), BitcastArg(dt.int16)), "BITCAST.C4"),
+        (UOp(Op.SLICE, (B.param(0, (8,), dt.uint8), B.index(0)), SliceArg(N, dt.uint8)), "SLICE.C1"),
+    ],
+    ids=lambda x: x if isinstance(x, str) else "",
+)
+def test_an_ill_formed_graph_is_refused_by_its_claim(root, claim):
+    """Also where what it computes would look right, and wherever it stands."""
+    whole = B.function(B.tuple_(root), B.param(0, root.src[0].shape, dt.uint8, root.src[0].device, root.src[0].axis))
+    for graph in (root, B.contiguous(root), B.tuple_(B.const(1.0), root), B.get(whole, 0)):
+        with pytest.raises(SpecError) as broken:
+            run(graph, {"p0": np.zeros(root.src[0].shape, np.uint8), "n": 2})
+        assert broken.value.claim == claim
+
+
+def test_a_graph_that_keeps_its_claims_is_judged_once(monkeypatch):
+    judged = []
+    monkeypatch.setattr(verifier, "check", lambda root, *rest, **options: judged.append(root) or [])
+    root = B.add(B.param(0, (2,), dt.uint8), B.const(77, dt.uint8))
+    for _ in range(3):
+        run(root, INPUTS)
+    run(B.neg(root), INPUTS, check=False)
+    assert judged == [root]
 
 
 @pytest.mark.parametrize("wrong", [None, 1.0, True, "1", [[1]], np.array([1]), np.array(True, object), [1, [2, 3]]], ids=repr)

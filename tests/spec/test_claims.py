@@ -3,6 +3,8 @@
 import pytest
 from all_examples import EXAMPLES, GOOD
 
+from uops.interp import evaluate, run
+from uops.spec.errors import SpecError
 from uops.spec.ops import Op
 from uops.spec.rows import CLAIMS, ROWS
 from uops.spec.rulings import RULINGS
@@ -52,6 +54,18 @@ def test_switched_off_the_rejection_test_fails(id):
     assert _is_rejected(id)
     assert not _is_rejected(id, frozenset({id}))
     assert all(id not in _broken(id, g, disabled={id}) for g in EXAMPLES[id].rejected)
+
+
+@pytest.mark.parametrize("id", [id for id, e in EXAMPLES.items() if e.dialect is None])
+def test_the_interpreter_refuses_what_breaks_a_claim(id):
+    """Those of dialects say where a graph may stand, not what it means."""
+    for g in EXAMPLES[id].rejected:
+        with pytest.raises(SpecError) as broken:
+            run(g, {})
+        assert broken.value.claim == id
+        with pytest.raises(SpecError) as broken:
+            evaluate(g, {})
+        assert broken.value.claim == id
 
 
 def test_claims_rest_on_rulings_that_exist():

@@ -78,13 +78,21 @@ def test_an_argument_may_have_another_dtype_of_the_same_size(agree: Agree) -> No
 
 @pytest.mark.parametrize("argument", [b.buffer(5, I32, unique=9), b.buffer(4, dt.int64, unique=9)])
 def test_an_argument_that_does_not_fit_is_refused(argument: UOp) -> None:
+    root, inputs = launch(b.call(mapped(4, lambda x: x), Y, argument)), {"b9": np.zeros(argument.shape, argument.dtype.name)}
+    with pytest.raises(SpecError) as broken:
+        run(root, inputs)
+    assert broken.value.claim == "CALL.C4"
     with pytest.raises(SpecError, match=r"argument 1 has . elements of .*, its Param 4 of int32 \(R86\)"):
-        run(launch(b.call(mapped(4, lambda x: x), Y, argument)), {"b9": np.zeros(argument.shape, argument.dtype.name)})
+        run(root, inputs, check=False)
 
 
 def test_an_argument_that_is_missing_is_refused() -> None:
+    root = launch(b.call(mapped(4, lambda x: x), Y))
+    with pytest.raises(SpecError) as broken:
+        run(root, {})
+    assert broken.value.claim == "CALL.C3"
     with pytest.raises(SpecError, match="Param 1 has no argument: 1 were given"):
-        run(launch(b.call(mapped(4, lambda x: x), Y)), {})
+        run(root, {}, check=False)
 
 
 def test_variables_are_arguments_too(agree: Agree) -> None:
@@ -114,7 +122,7 @@ def test_a_binary_is_an_argument_that_is_read(agree: Agree) -> None:
 
 def test_writing_what_is_not_declared_is_refused() -> None:
     with pytest.raises(SpecError, match=r"the Call writes argument 0, but declares \(1,\) \(R63\)"):
-        run(launch(b.call(filled(4, 1), X, written=(1,))), {})
+        run(launch(b.call(filled(4, 1), X, Y, written=(1,))), {})
 
 
 def test_one_memory_as_two_arguments_is_one_memory(agree: Agree, fault: Fault) -> None:

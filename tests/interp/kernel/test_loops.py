@@ -11,7 +11,7 @@ import pytest
 from uops.interp import run
 from uops.spec import build as b
 from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, ReduceArg
+from uops.spec.args import AddrSpace, ReduceArg, SourceArg
 from uops.spec.axes import AxisType
 from uops.spec.errors import SpecError, Unsound, Unsupported
 from uops.spec.node import UOp
@@ -286,7 +286,7 @@ def test_programs_run_their_list(agree: Agree) -> None:
     place = b.at(p(0, 1), 0)
     effect = b.store(place, b.const(3, I32))
     body = listed(p(0, 1), place, effect)
-    root = UOp(Op.PROGRAM, (body, UOp(Op.SOURCE, (), None), b.binary(b"x")))
+    root = UOp(Op.PROGRAM, (body, UOp(Op.SOURCE, (), SourceArg("k")), b.binary(b"x")))
     assert agree(root, {"p0": zeros(1)}).buffers["p0"].tolist() == [3]
 
 
