@@ -1,10 +1,15 @@
 """An executable UOp specification: its interpreter, a compiler that is held to it, and the judge of any backend.
 
-Importing `uops` loads nothing but this file; each public name loads its module when it is first used.
+Importing `uops` loads nothing but this file; each public name loads its module when it is first used. Raises ImportError where the
+system is no POSIX system: almost every part needs `fcntl`, `resource` or signals of POSIX. What is tested is Linux.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+if sys.platform in ("win32", "emscripten", "wasi"):
+    raise ImportError(f"uops runs on Linux, not on {sys.platform}: it needs POSIX processes; on Windows, use WSL", name=__name__)
 
 if TYPE_CHECKING:
     from uops.backends.api import compile
