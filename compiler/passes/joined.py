@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -58,10 +58,10 @@ def joined(root: UOp, external: Collection[UOp], machine: Machine) -> UOp:
     """The launch with chains of kernels as one kernel each, on a machine with vectors and caches."""
     if not machine.vector_bytes or machine.workgroup or len(machine.caches) < 2 or len(root.src) < 2:
         return root
-    uses = Counter(a for c in root.src for a in dict.fromkeys(c.src[1:]))
+    chains = _Chains(root.src, external, machine)
     calls, put, k = list[UOp](), dict[UOp, UOp](), 0
     while k < len(root.src):
-        chain, common = _chain(root.src[k:], uses, external)
+        chain, common = chains.longest(k)
         rows = _block(chain, common, machine) if common > 1 else 0
         calls.append(_join(chain, common, rows) if rows else root.src[k])
         if rows:
@@ -75,20 +75,63 @@ def joined(root: UOp, external: Collection[UOp], machine: Machine) -> UOp:
 # ------------------------------------------------------------------------------------------------------------------ chains
 
 
-def _chain(calls: Sequence[UOp], uses: Mapping[UOp, int], external: Collection[UOp]) -> tuple[list[Part], int]:
-    """The longest chain that begins with the first call, and how many loops its parts have in common."""
-    first = _part(calls[0])
-    chain, common = ([first] if first else []), 0
-    for call in calls[1:]:
-        memory = chain[-1].argument(0) if chain else None
-        if memory is None or memory.op is not Op.BUFFER or memory in external or uses[memory] != 2 or memory not in call.src[2:]:
-            break
-        part = _part(call)
-        found = _common(chain[-1], part, memory) if part else 0
-        if part is None or not found or any(part.argument(0) in p.call.src[1:] for p in chain):
-            break
-        chain, common = [*chain, part], min(common or found, found)
-    return chain, common
+class _Chains:
+    """The chains in a launch. What two neighbours have in common is found once, however many chains they are looked at for."""
+
+    def __init__(self, calls: Sequence[UOp], external: Collection[UOp], machine: Machine) -> None:
+        self.calls, self.external, self.machine = calls, external, machine
+        self.uses = Counter(a for c in calls for a in dict.fromkeys(c.src[1:]))
+        self._parts: dict[int, Part | None] = {}
+        self._shared: dict[int, int] = {}
+
+    def longest(self, k: int) -> tuple[list[Part], int]:
+        """The longest chain that begins with call `k`, and how many loops its parts have in common: 0 where joining cannot pay."""
+        first = self.part(k)
+        if first is None:
+            return [], 0
+        chain, passed, common, row = [first], {*first.call.src[1:]}, len(first.loops), 0
+        while found := self.shared(k + len(chain) - 1):
+            part = self.part(k + len(chain))
+            if part is None or part.argument(0) in passed:
+                break
+            chain.append(part)
+            passed.update(part.call.src[1:])
+            row = row + _row(chain[-2], common) if found >= common else sum(_row(p, found) for p in chain[:-1])
+            common = min(common, found)
+            if self.is_hopeless(first, common, row):
+                return chain, 0
+        return chain, common if len(chain) > 1 else 0
+
+    def part(self, k: int) -> Part | None:
+        if k not in self._parts:
+            self._parts[k] = _part(self.calls[k])
+        return self._parts[k]
+
+    def shared(self, k: int) -> int:
+        """How many loops call `k` and the next one have in common, if that is its only reader; else 0."""
+        if k not in self._shared:
+            self._shared[k] = self._find_shared(k)
+        return self._shared[k]
+
+    def _find_shared(self, k: int) -> int:
+        writer = self.part(k)
+        if writer is None or k + 1 == len(self.calls):
+            return 0
+        memory = writer.argument(0)
+        if memory.op is not Op.BUFFER or memory in self.external or self.uses[memory] != 2:
+            return 0
+        reader = self.part(k + 1) if memory in self.calls[k + 1].src[2:] else None
+        return _common(writer, reader, memory) if reader else 0
+
+    def is_hopeless(self, first: Part, common: int, row: int) -> bool:
+        """Whether no chain that begins so pays: in a longer one rows have more bytes, and no more loops are common."""
+        extents = [_extent(r) for r in first.loops[:common]]
+        return (
+            common < 2
+            or max(extents) < LEAST_ROWS
+            or max(extents[:-1]) < self.machine.cores
+            or row * LEAST_ROWS > _most(self.machine)
+        )
 
 
 def _part(call: UOp) -> Part | None:
@@ -143,15 +186,24 @@ def _extent(r: UOp) -> int:
 
 def _block(chain: Sequence[Part], common: int, machine: Machine) -> int:
     """Rows of a block; 0 where joining does not pay."""
-    cache = machine.caches[1]
-    row = sum(_strides(p.loops)[common - 1] * p.effect.src[1].dtype.itemsize for p in chain[:-1])
+    cache, row = machine.caches[1], sum(_row(p, common) for p in chain[:-1])
     rows = math.prod(_extent(r) for r in chain[0].loops[:common])
     n = _extent(chain[0].loops[common - 1])
-    most = min(cache // 2, _MOST_BYTES) // row
+    most = _most(machine) // row
     block = next((k for k in range(min(n, most), LEAST_ROWS - 1, -1) if n % k == 0), 0)
     again = sum(_again(p, common) for p in chain)
     outer = max(_extent(r) for r in chain[0].loops[: common - 1])
     return block if rows * row > cache and again <= cache // 2 and outer >= machine.cores else 0
+
+
+def _row(part: Part, common: int) -> int:
+    """Bytes of one row of what a part leaves."""
+    return _strides(part.loops)[common - 1] * part.effect.src[1].dtype.itemsize
+
+
+def _most(machine: Machine) -> int:
+    """Bytes that a block may have."""
+    return min(machine.caches[1] // 2, _MOST_BYTES)
 
 
 def _again(part: Part, common: int) -> int:
