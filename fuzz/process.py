@@ -4,7 +4,7 @@ Takes: a `Setup`. Gives: what batches of cases, single cases and samples gave. A
 run again by itself: if it ends so again it is a finding of the oracle that was being asked; if not, the batch is done once more, so
 that a process that somebody killed costs time and nothing else.
 
-What is asked `within` some seconds is over when they are, whatever the process is at: a batch gives the cases that were done by
+What is asked in `limit_time` ends when the time is over, whatever the process is at: a batch gives the cases that were done by
 then, all else raises Lost. A case that was cut off so is no finding: it is not done.
 """
 
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
     findings: list[Json]
     stop: int
 
-    def and_ended(self, ended: Mapping[int, Json]) -> Batch:
+    def include_ended(self, ended: Mapping[int, Json]) -> Batch:
         """With those that ended their process, among the cases that were done and right after them."""
         stop = self.stop
         while stop in ended:
@@ -230,7 +230,7 @@ class Examiner:
             process.kill()
 
     @contextmanager
-    def within(self, seconds: float | None) -> Iterator[None]:
+    def limit_time(self, seconds: float | None) -> Iterator[None]:
         """What is asked in here ends when so many seconds are over, at the latest; None for no end."""
         if seconds is None:
             yield
@@ -288,7 +288,7 @@ class Examiner:
         while True:
             at = [first]
             try:
-                return self._batch(first, stop, list(ended), at, together).and_ended(ended)
+                return self._batch(first, stop, list(ended), at, together).include_ended(ended)
             except Lost as lost:
                 try:
                     self._lost(lost)
@@ -298,7 +298,7 @@ class Examiner:
                     deaths += 1
                     alone = self._alone(at[0])
                 except Lost:
-                    if (found := self._done.and_ended(ended)).stop > first:
+                    if (found := self._done.include_ended(ended)).stop > first:
                         return found
                     raise
                 if alone is None and deaths >= _DEATHS:

@@ -91,7 +91,7 @@ class Crew(Protocol):
 
 def line(job: Job, examiner: Examiner) -> Json | None:
     """What the journal says of a job; of a batch whose time was over, of the cases that were done; None where nothing was."""
-    with examiner.within(job.seconds):
+    with examiner.limit_time(job.seconds):
         try:
             return {"batch": _batch, "triaged": _triaged, "reduced": _reduced}[job.about](job, examiner)
         except Lost:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
 import re
 import threading
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
 from llvmlite import binding as llvm
+from llvmlite.binding.newpassmanagers import NewPassManager
 
 from uops.backends.elf import undefined_symbols
 from uops.spec.errors import CompileError, Crash
@@ -111,11 +112,23 @@ def _optimize(module: Any, machine: Any, tier: Tier, has_vectors: bool) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=tier.value)
     options.loop_vectorization = options.slp_vectorization = True
     builder = llvm.create_pass_builder(machine, options)
-    passes = llvm.create_new_module_pass_manager() if has_vectors else builder.getModulePassManager()
-    if has_vectors:
-        passes.add_instruction_combine_pass()
-        passes.add_simplify_cfg_pass()
-    passes.run(module, builder)
+    with _free_after_use(llvm.create_new_module_pass_manager() if has_vectors else builder.getModulePassManager()) as passes:
+        if has_vectors:
+            passes.add_instruction_combine_pass()
+            passes.add_simplify_cfg_pass()
+        passes.run(module, builder)
+
+
+@contextmanager
+def _free_after_use(passes: Any) -> Iterator[Any]:
+    """A pass manager, which is freed: llvmlite 0.50 does not free it, as the `_dispose` that its class finds first is that of
+    ObjectRef, and the pipeline of a kernel is 52 KB. The PassBuilder keeps 1.5 KB, which nobody can free; one for several kernels
+    would call what the runs before have registered."""
+    try:
+        yield passes
+    finally:
+        NewPassManager._dispose(passes)
+        passes.detach()
 
 
 def _narrowing(source: str) -> list[str]:
@@ -131,10 +144,10 @@ _TRUNCATED = re.compile(r" trunc <\d+ x i\d+> [\s\S]*@llvm\.masked\.store\.v\d+i
 def _combined(module: Any, machine: Any, names: Iterable[str]) -> Any:
     """Masks of constants as constants, which the code generator would find without this, in functions of these names."""
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=0))
-    passes = llvm.create_new_function_pass_manager()
-    passes.add_instruction_combine_pass()
-    for name in names:
-        passes.run(module.get_function(name), builder)
+    with _free_after_use(llvm.create_new_function_pass_manager()) as passes:
+        passes.add_instruction_combine_pass()
+        for name in names:
+            passes.run(module.get_function(name), builder)
     return module
 
 
@@ -235,7 +248,8 @@ def assembly(source: str, target: Host, tier: Tier) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Linked code: valid as long as this object lives. `addresses`: of the symbols asked for, in order."""
+    """Linked code: valid as long as this object lives. `addresses`: of the symbols asked for, in order. `tracker` frees the code,
+    and keeps its session."""
 
     addresses: tuple[int, ...]
     tracker: Any
@@ -245,13 +259,28 @@ class Loaded:
         return self.addresses[0]
 
 
-_names = itertools.count()
+#: Objects of a session. LLVM keeps about 10 KB of each, also of those that were freed, until nothing of the session is used:
+#: so much memory, times this, a program that lives can keep of others. Making sessions costs 25 us an object where this is 16.
+SESSION = 16
 
 
-@functools.cache
-def _jit() -> Any:
-    _initialize()
-    return llvm.create_lljit_compiler(_machine(host(), Tier.FAST))
+class _Sessions:
+    """The session that new objects are linked in; those before live as long as code of theirs."""
+
+    def __init__(self) -> None:
+        self.current: Any = None
+        self.linked = 0
+
+    def next_name(self) -> str:
+        """The name of an object, after which `current` has room for it."""
+        if self.current is None or self.linked == SESSION:
+            _initialize()
+            self.current, self.linked = llvm.create_lljit_compiler(_machine(host(), Tier.FAST)), 0
+        self.linked += 1
+        return f"uops{self.linked}"
+
+
+_sessions = _Sessions()
 
 
 def load_object(image: bytes, *symbols: str) -> Loaded:
@@ -261,13 +290,15 @@ def load_object(image: bytes, *symbols: str) -> Loaded:
         for symbol in symbols:
             library.export_symbol(symbol)
         try:
-            tracker = library.link(_jit(), f"uops{next(_names)}")
+            name = _sessions.next_name()
+            tracker = library.link(_sessions.current, name)
         except RuntimeError as e:
             raise Crash(f"LLVM cannot link an object: {e}") from e
+        tracker.session = _sessions.current  # which goes after the code
         return Loaded(tuple(int(tracker[symbol]) for symbol in symbols), tracker)
 
 
 def keep(loaded: Loaded) -> None:
     """Let linked code live as long as the process: threads may run it while Python goes."""
-    for owner in (loaded.tracker, _jit()):
+    for owner in (loaded.tracker, loaded.tracker.session):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(owner))

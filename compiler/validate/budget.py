@@ -1,6 +1,6 @@
 """What deciding the obligations of one kernel may cost, in units that are the same on every machine.
 
-Takes: nothing. Gives: `limited`, in which `pay` raises `Spent` once more was asked for than a kernel has. No unit is a time, so
+Takes: nothing. Gives: `limit_cost`, in which `pay` raises `Spent` once more was asked for than a kernel has. No unit is a time, so
 that a verdict does not depend on the machine. What is not decided by then is not decided: that is never a pass.
 """
 
@@ -49,7 +49,7 @@ _purse = _Purse()
 
 
 @contextmanager
-def limited() -> Iterator[None]:
+def limit_cost() -> Iterator[None]:
     """The budget of one kernel, for this thread."""
     outer, _purse.left = _purse.left, [BUDGET[c] for c in Cost]
     try:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from uops.compiler.prove import smt
 from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.budget import Spent, limited
+from uops.compiler.validate.budget import Spent, limit_cost
 from uops.compiler.validate.decide import decide
 from uops.compiler.validate.model import Claim, Counterexample, Kind, Verdict
 from uops.compiler.validate.races import races
@@ -36,7 +36,7 @@ def kernel(before: UOp, after: UOp, worker: Worker) -> list[Verdict]:
     is not decided."""
     found: list[Verdict] = []
     try:
-        with limited():
+        with limit_cost():
             _decide(before, after, worker, found)
     except Spent as e:
         found.append(Verdict(found[-1].kind if found else Kind.BOUNDS, "the rest of the kernel", None, why=str(e)))

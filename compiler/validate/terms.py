@@ -285,16 +285,16 @@ def _sum(x: Lin | Cond) -> Lin:
 def unknowns(x: Lin | Cond | App, found: dict[Var, None] | None = None) -> dict[Var, None]:
     """The unknowns of a sum or condition, in the order in which they stand there, after those that were found."""
     found = {} if found is None else found
-    found.update(dict.fromkeys(_told(x)._unknowns or ()))
+    found.update(dict.fromkeys(_note_parts(x)._unknowns or ()))
     return found
 
 
 def has_held(x: Lin | Cond | App) -> bool:
     """Whether what memory holds at an element stands in it."""
-    return bool(_told(x)._held)
+    return bool(_note_parts(x)._held)
 
 
-def _told(x: Lin | Cond | App) -> Lin | Cond | App:
+def _note_parts(x: Lin | Cond | App) -> Lin | Cond | App:
     """A term of which is known what stands in it."""
     for y in subterms(x, unless="_unknowns") if x._unknowns is None else ():
         parts = [t for t, _ in y.terms] if isinstance(y, Lin) else [a for a in y.args if not isinstance(a, str)]

@@ -132,17 +132,17 @@ def test_a_campaign_that_is_cut_off_many_times_ends_as_one_that_was_not(tmp_path
 
 def test_what_was_done_of_a_batch_holds_those_that_ended_their_process() -> None:
     ended = {k: {"k": k} for k in (1, 4, 5, 9)}
-    found = Batch(Counter(cases=3), [{"k": 2}], 4).and_ended(ended)
+    found = Batch(Counter(cases=3), [{"k": 2}], 4).include_ended(ended)
     assert found == (Counter(cases=6), [{"k": 1}, {"k": 2}, {"k": 4}, {"k": 5}], 6)
 
 
 def test_an_examiner_is_asked_again_after_its_time() -> None:
     with Examiner(setup("Slow")) as examiner:
         examiner.version()
-        with examiner.within(0.0), pytest.raises(Lost):
+        with examiner.limit_time(0.0), pytest.raises(Lost):
             examiner.batch(0, 4)
         examiner.version()
-        with examiner.within(1.0):
+        with examiner.limit_time(1.0):
             part = examiner.batch(0, 4000)
         assert 0 < part.stop < 40 and part.counts["cases"] == part.stop
         assert examiner.batch(0, 2).counts["cases"] == 2 and not examiner.restarts
@@ -159,7 +159,7 @@ def test_a_child_that_cannot_end_itself_is_ended(timeout: float, seconds: float 
         examiner.version()
         assert examiner._process is not None
         child = Path(f"/proc/{examiner._process._pids[-1]}/cmdline")
-        with examiner.within(seconds), suppress(Lost):
+        with examiner.limit_time(seconds), suppress(Lost):
             examiner.batch(0, first_sin() + 1)
         end = time.monotonic() + SLACK
         while child.exists() and child.read_bytes():

@@ -11,7 +11,7 @@ from uops.compiler import Config, lower
 from uops.compiler.tensor.realize import capture
 from uops.compiler.validate import By, Invalid, Kind, budget
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.budget import BUDGET, Cost, Spent, limited, pay, remaining
+from uops.compiler.validate.budget import BUDGET, Cost, Spent, limit_cost, pay, remaining
 from uops.compiler.validate.decide import by_points, by_solver, by_sums, exact, query
 from uops.compiler.validate.digits import decoded
 from uops.compiler.validate.kernel import kernel, wraps
@@ -82,7 +82,7 @@ def towered(levels: int) -> Cond:
 
 @pytest.mark.parametrize("backend", ["llvm", "c"])
 def test_gathers_of_gathers_are_validated(backend):
-    with limited():
+    with limit_cost():
         lower(gathers(7), get(backend).target, config=CHECKED, upto="plan")
 
 
@@ -114,14 +114,14 @@ def test_an_access_with_the_same_element_and_the_same_condition_touches_the_same
 def test_a_budget_ends_in_the_thread_that_has_it(monkeypatch):
     monkeypatch.setattr(budget, "BUDGET", dict.fromkeys(Cost, 10))
     pay(Cost.POINTS, 1 << 60)
-    with limited():
+    with limit_cost():
         pay(Cost.POINTS, 10)
         assert remaining(Cost.STEPS, 3) == 3 and remaining(Cost.STEPS, 99) == 10
         with pytest.raises(Spent, match="the budget of a kernel is spent: 10 operations on points"):
             pay(Cost.POINTS, 1)
         with pytest.raises(Spent, match="10 operations on points"):
             remaining(Cost.POINTS, 1)
-        with limited():
+        with limit_cost():
             pay(Cost.POINTS, 10)
     assert remaining(Cost.STEPS, 99) == 99
 
@@ -147,7 +147,7 @@ def test_a_kernel_whose_budget_is_spent_is_not_decided(monkeypatch, worker, cost
 def test_points_are_paid_for(monkeypatch):
     claim = Claim(Kind.BOUNDS, "", T.TRUE, T.is_zero(T.of(App("idiv", (T.of(X), Lin(7))))))
     monkeypatch.setattr(budget, "BUDGET", {**BUDGET, Cost.POINTS: 20})
-    with limited(), pytest.raises(Spent):
+    with limit_cost(), pytest.raises(Spent):
         by_points(claim)
     found = by_points(claim)
     assert found is not None and found.proved
@@ -184,7 +184,7 @@ def test_the_solver_is_asked_for_no_more_steps_than_are_left(monkeypatch, worker
     square = App("mul", (T.of(X), T.of(Var("r1", 0, 1 << 40))))
     claim = Claim(Kind.BOUNDS, "", T.TRUE, T.at_least(Lin(0, ((square, 1),))))
     monkeypatch.setattr(budget, "BUDGET", {**BUDGET, Cost.STEPS: 1})
-    with limited():
+    with limit_cost():
         assert not by_solver(claim, worker).proved
         with pytest.raises(Spent):
             by_solver(claim, worker)
