@@ -30,6 +30,7 @@ Json = dict[str, Any]
 #: Version of the document.
 SCHEMA = 1
 JSON, PAGE = "report.json", "index.html"
+HERE = Path(__file__).parent
 
 
 def document(s: Summary) -> Json:
@@ -132,18 +133,20 @@ def write(s: Summary, directory: Path) -> Json:
 
 def page(doc: Json, directory: Path) -> str:
     """The document as one page that needs nothing else."""
-    here = Path(__file__).parent
+    return render(
+        HERE / "report.html.j2", doc=doc, counted=_counted(doc), matrix=matrix(doc), dtypes=[d.short for d in _DTYPES],
+        rules=rules(doc), pairs=pairs(doc), oracles=ORACLES, texts=_texts(doc, directory),
+    )  # fmt: skip
+
+
+def render(template: Path, **values: object) -> str:
+    """A template with these values, which are text and no markup, in the style of all reports."""
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
     environment.filters["number"] = number
-    template = environment.from_string((here / "report.html.j2").read_text(encoding="utf-8"))
-    style = (STYLES / "page.css").read_text(encoding="utf-8") + (here / "report.css").read_text(encoding="utf-8")
-    return template.render(
-        doc=doc, style=style, counted=_counted(doc), matrix=matrix(doc),
-        dtypes=[d.short for d in _DTYPES], rules=rules(doc), pairs=pairs(doc),
-        oracles=ORACLES, texts=_texts(doc, directory),
-    )  # fmt: skip
+    style = (STYLES / "page.css").read_text(encoding="utf-8") + (HERE / "report.css").read_text(encoding="utf-8")
+    return environment.from_string(template.read_text(encoding="utf-8")).render(style=style, **values)
 
 
 def _counted(doc: Json) -> str:

@@ -1,4 +1,4 @@
-"""The report of a directory: `report.json`, and `mutants.md` for people.
+"""The report of a directory: `report.json`, and for people `index.html` and the same as text, `mutants.md`.
 
 It has what all runs in the directory saw, whatever the last one was asked.
 """
@@ -9,17 +9,19 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from uops.fuzz.mutants.catalogue import Mutant
 from uops.fuzz.mutants.hunt import Kill
 from uops.fuzz.mutants.run import Result, Run, median
+from uops.fuzz.report import render
 from uops.fuzz.work import BATCH
 from uops.spec.untrusted import write_text
 
 Json = dict[str, Any]
 SCHEMA = 1
-JSON, TEXT = "report.json", "mutants.md"
+JSON, TEXT, PAGE = "report.json", "mutants.md", "index.html"
 _HEAD = """# Mutants
 
 What `uops mutants --seconds {time} --seed {seed}` saw. A mutant is a known bug that is put into a copy of the package; a
@@ -84,11 +86,20 @@ def _row(r: Result) -> Json:
 
 
 def write(run: Run, mutants: Sequence[Mutant]) -> Json:
-    """Write both files, on these mutants, and give the document."""
+    """Write the files, on these mutants, and give the document."""
     doc = document(run, mutants)
+    equivalent = [m for m in mutants if m.equivalent]
     write_text(run.directory / JSON, json.dumps(doc, indent=1) + "\n")
-    write_text(run.directory / TEXT, markdown(doc, [m for m in mutants if m.equivalent]))
+    write_text(run.directory / TEXT, markdown(doc, equivalent))
+    write_text(run.directory / PAGE, page(doc, equivalent))
     return doc
+
+
+def page(doc: Json, equivalent: Sequence[Mutant]) -> str:
+    """The document as one page that needs nothing else."""
+    classes = {name: [m for m in doc["mutants"] if m["class"] == name] for name in sorted({m["class"] for m in doc["mutants"]})}
+    said = [x.replace("`", "") for x in _said(doc)]
+    return render(Path(__file__).parent / "page.html.j2", doc=doc, classes=classes, equivalent=equivalent, said=said, batch=BATCH)
 
 
 def markdown(doc: Json, equivalent: Sequence[Mutant]) -> str:

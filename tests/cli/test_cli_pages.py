@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,11 @@ from click.testing import Result
 
 from uops.fuzz.campaign import Summary
 from uops.fuzz.examine import Setup
+from uops.fuzz.mutants.catalogue import Mutant, catalogue
+from uops.fuzz.mutants.hunt import Kill
+from uops.fuzz.mutants.report import write as write_mutants
+from uops.fuzz.mutants.run import Result as Hunt
+from uops.fuzz.mutants.run import Run
 from uops.fuzz.report import write as write_fuzz
 
 Uops = Callable[..., Result]
@@ -29,13 +34,25 @@ def fuzz(uops: Uops, suite: Any) -> Path:
     return Path("fuzzed/index.html")
 
 
+class Hunted(Run):
+    """A run that has seen every mutant by golden files, and none by answers."""
+
+    def of(self, mutants: Iterable[Mutant]) -> list[Hunt]:
+        return [Hunt(m, Kill("goldens", "value", 1.5, 32, 3), None, 16, {}) for m in mutants]
+
+
+def mutants(uops: Uops, suite: Any) -> Path:
+    write_mutants(Hunted(catalogue(), Path("hunted"), seconds=5), catalogue())
+    return Path("hunted/index.html")
+
+
 def view(uops: Uops, suite: Any) -> Path:
     Path("x.uops").write_text("%0 = param (2, 3), slot=0 : f32\n%1 = neg %0\n")
     uops("view", "x.uops")
     return Path("x.html")
 
 
-@pytest.mark.parametrize("make", [conformance, fuzz, view], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("make", [conformance, fuzz, mutants, view], ids=lambda f: f.__name__)
 def test_a_page_does_not_scroll_sideways_at_400_pixels(
     make: Callable[[Uops, Any], Path], uops: Uops, suite: Any, dump: Callable[[str], str], tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import py_compile
+import re
 import signal
 import subprocess
 import sys
@@ -364,6 +365,11 @@ def test_a_report_has_two_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert f"| {MUTANTS[0].id} | {MUTANTS[0].breaks} | **survives** | **survives** |" in page
     assert "The catalogue has 4 mutants that change a meaning; 4 of them were hunted so far." in page
     assert f"The generator of the programs was version {kinds.VERSION} for 4 mutants." in page
+    page = (tmp_path / "index.html").read_text()
+    assert "3 of 4 known bugs are found" in page
+    survivors = page.partition("<h2>Survivors</h2>")[2].partition("</section>")[0]
+    assert all((m.id in survivors) == (m is MUTANTS[0]) and f"<th>{m.id}</th>" in page for m in MUTANTS[:4])
+    assert not re.search(r"https?://|<script", page)
 
 
 def test_a_report_has_all_that_its_journal_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -392,6 +398,8 @@ def test_what_was_not_hunted_is_in_no_share_and_hunted_again(tmp_path: Path, mon
     assert doc["score"]["everything"]["hunted"] == 1
     assert [(m["id"], m["why"]) for m in doc["not_hunted"]] == [(second.id, "no disk")]
     assert doc["absent"] == [{"defence": "ledger", "why": "z3-solver is not installed", "hunts": 1}]
+    known_page = (tmp_path / "index.html").read_text().partition("<h2>Not hunted</h2>")[2].partition("</section>")[0]
+    assert second.id in known_page and "no disk" in known_page
     page = (tmp_path / "mutants.md").read_text()
     assert f"| {second.id} | {second.breaks} | no disk |" in page
     assert "The defence `ledger` was not there for 1 mutant: z3-solver is not installed." in page
@@ -406,7 +414,7 @@ def test_a_command_that_could_not_hunt_does_not_end_well(tmp_path: Path, monkeyp
     monkeypatch.setattr(run, "Hunter", known)
     done = CliRunner().invoke(main, ["mutants", "--only", MUTANTS[1].id, "--seconds", "5", "--report", str(tmp_path)])
     assert done.exit_code == 2
-    assert "not hunted: no disk" in done.stdout
+    assert "not hunted: no disk" in done.stdout and "index.html" in done.stdout
 
 
 @pytest.mark.parametrize("seconds", ["nan", "0", "-1"])

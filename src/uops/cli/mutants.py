@@ -109,7 +109,7 @@ def _show(doc: dict[str, Any], report: Path) -> None:
         out.print(Text.assemble((m["id"], "bold"), (f"  not hunted: {m['why']}", "yellow")), soft_wrap=True)
     for a in doc["absent"]:
         out.print(Text(f"no {a['defence']}: {a['why']} ({a['hunts']} hunted without it)", "yellow"))
-    out.print(Text.assemble("report  ", (str(report / "mutants.md"), "bold")), soft_wrap=True)
+    out.print(Text.assemble("report  ", (str(report / "index.html"), "bold")), soft_wrap=True)
 
 
 def _list(found: Any, as_json: bool) -> None:
