@@ -95,9 +95,27 @@ def device() -> Device:
     if lacking:
         raise Unsupported(f"OpenCL: {found.name} lacks {', '.join(lacking)}", "opencl")
     context = cl.Context([found])
+    if why := find_compiler_fault(cl, context, found):
+        raise Unsupported(f"OpenCL: {found.name} builds no program: {why}", "opencl")
     release = re.sub(r"\s+", " ", platform.version)
     sizes = (found.local_mem_size, found.max_compute_units, found.max_work_group_size, 4 * found.native_vector_width_float)
     return Device(cl, context, cl.CommandQueue(context), found.name, release, *map(int, sizes))
+
+
+def find_compiler_fault(cl: Any, context: Any, found: Any) -> str | None:
+    """Return why a device cannot build any program, or None if it can.
+
+    The LLVM in PoCL calls a processor that is newer than itself `generic`, a name that its own compiler may then refuse. Only such
+    a device is asked to build an empty kernel.
+    """
+    if not found.version.rstrip().endswith("generic"):
+        return None
+    try:
+        cl.Program(context, "__kernel void nothing(void) {}").build(options=[_NO_HEADER], cache_dir=False)
+    except cl.Error as e:
+        told = [line.strip() for line in str(e).splitlines()]
+        return next((line for line in told if line.startswith("error:")), told[0] if told else "no reason is given")
+    return None
 
 
 def _private_folder() -> None:

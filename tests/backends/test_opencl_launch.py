@@ -1,10 +1,14 @@
 """Which loops become the launch, and what the text says of it; no device is needed."""
 
+from __future__ import annotations
+
 import math
+from types import SimpleNamespace
 
 import pytest
 from kernel_claims import GOLDEN, linear, register, row_sum
 
+from uops.backends.opencl import device
 from uops.backends.opencl.launch import MAX_LANES, read
 from uops.backends.opencl.render import OPENCL, OPS, render
 from uops.compiler.target import PLAIN_OPS
@@ -264,3 +268,43 @@ def test_memory_of_a_workgroup_has_no_initializer_and_a_register_has() -> None:
     lines = [line for line in text.splitlines() if "[4]" in line]
     assert sorted("{0}" in line for line in lines) == [False, True]
     assert math.prod(read(text).lanes) == 1
+
+
+class _Compiler:
+    """What `device.find_compiler_fault` uses of pyopencl, with a compiler that fails with some words, or builds."""
+
+    class Error(Exception):
+        pass
+
+    def __init__(self, words: str | None) -> None:
+        self.words = words
+        self.built = 0
+
+    def Program(self, context: object, source: str) -> _Compiler:
+        return self
+
+    def build(self, **settings: object) -> None:
+        self.built += 1
+        if self.words is not None:
+            raise self.Error(self.words)
+
+
+@pytest.mark.parametrize(
+    ("version", "words", "fault", "built"),
+    [
+        ("OpenCL 1.2 pocl HSTR: pthread-x86_64-pc-linux-gnu-znver3", "error: never asked", None, 0),
+        ("OpenCL 1.2 pocl HSTR: pthread-x86_64-pc-linux-gnu-generic", None, None, 1),
+        (
+            "OpenCL 1.2 pocl HSTR: pthread-x86_64-pc-linux-gnu-generic",
+            "failed\n\nerror: unknown target CPU 'generic'\n",
+            "error: unknown target CPU 'generic'",
+            1,
+        ),
+    ],
+)
+def test_a_device_whose_compiler_does_not_know_the_processor_is_missing_with_the_reason(
+    version: str, words: str | None, fault: str | None, built: int
+) -> None:
+    compiler = _Compiler(words)
+    assert device.find_compiler_fault(compiler, None, SimpleNamespace(version=version)) == fault
+    assert compiler.built == built
