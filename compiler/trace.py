@@ -123,20 +123,20 @@ def _kernel(k: int, body: UOp, arguments: tuple[UOp, ...]) -> Part:
 
 # ------------------------------------------------------------------------------------------------------- part to part
 
-#: The moves to each graph and for each kernel (None: for all), with their places in the log.
-_Moves = Mapping[UOp, Mapping[int | None, list[tuple[int, Move]]]]
+#: The first of them from each graph before, by the kernel that it is about (None: all).
+_Ways = Mapping[UOp, Mapping[int | None, Mapping[UOp, tuple[int, Move]]]]
 
 
 def _links(before: UOp, after: UOp, log: Log) -> Iterator[Links]:
     old, new = parts(before), parts(after)
     known = _Known(log)
-    passed = _Passed(m for _, m in _moves_to(after, known.moves) if m.before is before)
+    passed = _Passed(m for _, m in known.moves.get(after, ()) if m.before is before)
     starts: dict[int, dict[UOp, int]] = {}
     for j, k in _made_of(before, len(old), len(new), log):
         if j not in starts:
             starts[j] = {u: n for n, u in enumerate(old[j].nodes())}
         nodes = new[k].nodes()
-        chains = _chains(old[j].body, new[k].body, k, known.moves, len(log.moves))
+        chains = _chains(old[j].body, new[k].body, k, known, len(log.moves))
         links = [x for chain in chains or [[]] for x in _compose(starts[j], [known.relation(m) for m in chain], nodes)]
         pairs: dict[tuple[UOp, UOp], Link] = {}
         for x in sorted(links, key=lambda x: x.made) + passed.links(starts[j], new[k]):
@@ -161,12 +161,14 @@ class _Known:
     """What links between two stages share: moves by the graph that they gave, relations, decisions by the graph they are about."""
 
     def __init__(self, log: Log) -> None:
-        self.moves: dict[UOp, dict[int | None, list[tuple[int, Move]]]] = {}
+        self.moves: dict[UOp, list[tuple[int, Move]]] = {}
+        self.ways: dict[UOp, dict[int | None, dict[UOp, tuple[int, Move]]]] = {}
         self.shared = _Shared()
         self._relations: dict[int, _Relation] = {}
         self._decided: dict[UOp, list[tuple[int, str, UOp]]] = {}
         for at, m in enumerate(log.moves):
-            self.moves.setdefault(m.after, {}).setdefault(m.kernel, []).append((at, m))
+            self.moves.setdefault(m.after, []).append((at, m))
+            self.ways.setdefault(m.after, {}).setdefault(m.kernel, {}).setdefault(m.before, (at, m))
         for at, (what, graph, after) in enumerate(log.decisions):
             self._decided.setdefault(graph, []).append((at, what, after))
 
@@ -181,28 +183,23 @@ class _Known:
         return tuple(dict.fromkeys(what for _, what in sorted(heard)))
 
 
-def _moves_to(graph: UOp, moves: _Moves) -> list[tuple[int, Move]]:
-    """The moves that gave `graph`, in order."""
-    return sorted((x for some in moves.get(graph, {}).values() for x in some), key=lambda x: x[0])
+def _ways_for(kernel: int, graph: UOp, ways: _Ways) -> list[tuple[int, Move]]:
+    """The ways to `graph` that are about the kernel, or about all, in order."""
+    found = ways.get(graph, {})
+    return sorted((*found.get(None, {}).values(), *found.get(kernel, {}).values()), key=lambda x: x[0])
 
 
-def _moves_for(kernel: int, graph: UOp, moves: _Moves) -> list[tuple[int, Move]]:
-    """Those of them that are about the kernel, or about all."""
-    found = moves.get(graph, {})
-    return sorted((*found.get(None, ()), *found.get(kernel, ())), key=lambda x: x[0])
-
-
-def _chains(before: UOp, after: UOp, kernel: int, moves: _Moves, end: int) -> list[list[Move]]:
+def _chains(before: UOp, after: UOp, kernel: int, known: _Known, end: int) -> list[list[Move]]:
     """The ways from one graph to the other by moves before `end`: one, or where graphs were put together, one through each."""
-    chain = _chain(before, after, kernel, moves, end)
+    chain = _chain(before, after, kernel, known.ways, end)
     last = next((i for i in reversed(range(len(chain or ()))) if chain and chain[i].part), None)
     if chain is None or last is None:
         return [] if chain is None else [chain]
-    parts = [(at, m) for at, m in _moves_to(chain[last].after, moves) if m.part]
-    return [[*head, m, *chain[last + 1 :]] for at, m in parts for head in _chains(before, m.before, kernel, moves, at)]
+    parts = [(at, m) for at, m in known.moves[chain[last].after] if m.part]
+    return [[*head, m, *chain[last + 1 :]] for at, m in parts for head in _chains(before, m.before, kernel, known, at)]
 
 
-def _chain(before: UOp, after: UOp, kernel: int, moves: _Moves, end: int) -> list[Move] | None:
+def _chain(before: UOp, after: UOp, kernel: int, ways: _Ways, end: int) -> list[Move] | None:
     """The moves that lead from one graph to the other, None if none are known to."""
     came: dict[UOp, Move | None] = {after: None}
     pending = [after]
@@ -210,7 +207,7 @@ def _chain(before: UOp, after: UOp, kernel: int, moves: _Moves, end: int) -> lis
         u = pending.pop()
         if u is before:
             break
-        for position, m in _moves_for(kernel, u, moves):
+        for position, m in _ways_for(kernel, u, ways):
             if m.before not in came and position < end:
                 came[m.before] = m
                 pending.append(m.before)

@@ -72,11 +72,11 @@ def lifetimes(root: UOp, external: Collection[UOp]) -> list[Life]:
 
 
 def place(lives: list[Life]) -> int:
-    """Choose every offset; gives the size of the arena."""
+    """Choose every offset of `lives`, which are in order of birth; gives the size of the arena."""
     placed: list[Life] = []
     for life in lives:
-        taken = sorted((other for other in placed if other.meets(life)), key=lambda o: o.offset)
-        for other in taken:
+        placed = [other for other in placed if other.last >= life.first]  # what has ended meets no later one either
+        for other in sorted(placed, key=lambda o: o.offset):
             if life.offset + life.size <= other.offset:
                 break
             life.offset = max(life.offset, other.offset + other.size)

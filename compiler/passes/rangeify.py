@@ -218,11 +218,12 @@ class Rangeify:
 
     def note(self, body: UOp, terms: Rewriter | None) -> None:
         """Log what each kernel computes of each value."""
+        values: dict[int, dict[UOp, tuple[UOp, ...]]] = {}
+        for (u, place), node in self.values.items():
+            own = values.setdefault(id(place.kernel), {})
+            own[u] = (*own.get(u, ()), node)
         for n, kernel in enumerate(self.in_order()):
-            made: dict[UOp, tuple[UOp, ...]] = {}
-            for (u, place), node in self.values.items():
-                if place.kernel is kernel:
-                    made[u] = (*made.get(u, ()), node)
+            made = values.get(id(kernel), {})
             if kernel.store is not None:
                 made[kernel.root] = (kernel.store if kernel.root.op is Op.STORE else kernel.store.src[1],)
                 beside = {kernel.root: (kernel.store, *kernel.ranges)}

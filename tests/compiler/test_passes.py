@@ -10,7 +10,7 @@ from uops.compiler.linear import number
 from uops.compiler.passes.accumulate import accumulate, identity
 from uops.compiler.passes.callify import callify, resolve
 from uops.compiler.passes.linearize import instructions
-from uops.compiler.passes.plan import ALIGNMENT, lifetimes, plan
+from uops.compiler.passes.plan import ALIGNMENT, Life, lifetimes, place, plan
 from uops.compiler.passes.rangeify import rangeify
 from uops.compiler.passes.threefry import threefry
 from uops.compiler.passes.widths import machine_widths
@@ -327,6 +327,26 @@ def test_no_two_live_intermediates_overlap(pyref: Any) -> None:
         for other in lives:
             if one is not other and one.meets(other):
                 assert abs(offset[one.buffer] - offset[other.buffer]) >= 40
+
+
+class Watched(Life):
+    """Counts how often anything of it is read."""
+
+    reads = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        Watched.reads += 1
+        return super().__getattribute__(name)
+
+
+def test_an_intermediate_is_compared_with_those_that_live_when_it_is_born(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reads(lives: int) -> int:
+        monkeypatch.setattr(Watched, "reads", 0)
+        chain = [Watched(b.buffer(100, dt.float32, unique=k), k, k + 1) for k in range(lives)]
+        assert place(chain) == 2 * (-(-400 // ALIGNMENT) * ALIGNMENT)
+        return Watched.reads
+
+    assert reads(400) < 5 * reads(100)
 
 
 def test_memory_that_the_caller_sees_keeps_its_place(pyref: Any) -> None:

@@ -9,6 +9,8 @@ from copy import copy
 from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -300,3 +302,29 @@ def test_the_work_for_links_grows_with_the_nodes_and_not_with_nodes_times_kernel
         return seen
 
     assert calls(48) < 6 * calls(12)
+
+
+def test_passes_over_a_launch_and_what_they_tell_grow_with_its_kernels(pyref: Target) -> None:
+    """Counted in lines of Python in the passes that see all kernels at once: 8 times the kernels, fewer than 12 times the lines."""
+    files = tuple(str(Path("passes") / name) for name in ("rangeify.py", "joined.py", "plan.py"))
+
+    def executed(kernels: int) -> int:
+        x = y = b.param(0, (4, 4), dt.float32)
+        for _ in range(kernels):
+            x = b.contiguous(b.sqrt(b.add(x, y)))
+        seen = 0
+
+        def count(frame: FrameType, event: str, argument: object) -> Any:
+            nonlocal seen
+            seen += event == "line"
+            return count if frame.f_code.co_filename.endswith(files) else None
+
+        before = sys.gettrace()
+        sys.settrace(count)
+        try:
+            trace(x, pyref)
+        finally:
+            sys.settrace(before)
+        return seen
+
+    assert executed(96) < 12 * executed(12)
