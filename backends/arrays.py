@@ -71,21 +71,21 @@ def _read_array(name: str, entry: Any, body: bytes) -> Any:
 
 def _decode(entry: dict[str, Any], body: bytes) -> Any:
     if "int" in entry:
-        return int(_typed(str, entry["int"]))
-    shape = tuple(_typed(int, n) for n in entry["shape"])
+        return int(_require_type(str, entry["int"]))
+    shape = tuple(_require_type(int, n) for n in entry["shape"])
     if any(n < 0 for n in shape):
         raise ValueError(f"no array has shape {shape}")
     if entry["dtype"] == _OBJECT:
         flat = np.empty(len(entry["ints"]), dtype=object)
-        flat[:] = [int(_typed(str, text)) for text in entry["ints"]]
+        flat[:] = [int(_require_type(str, text)) for text in entry["ints"]]
         return flat.reshape(shape)
-    dtype, count, offset = _BY_NAME[entry["dtype"]], math.prod(shape), _typed(int, entry["offset"])
+    dtype, count, offset = _BY_NAME[entry["dtype"]], math.prod(shape), _require_type(int, entry["offset"])
     if not 0 <= offset <= len(body) - count * dtype.itemsize:
         raise ValueError(f"{count:,} elements at byte {offset:,} of {len(body):,}")
     return np.frombuffer(body, dtype, count, offset).reshape(shape).copy() if count else np.empty(shape, dtype)
 
 
-def _typed(kind: type[T], value: Any) -> T:
+def _require_type(kind: type[T], value: Any) -> T:
     if type(value) is not kind:
         raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
     return value

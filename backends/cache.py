@@ -65,10 +65,10 @@ class ObjectCache:
             self.misses += 1
             return make()
         found = self.get(key(*parts))
-        return found if found is not None and usable(found) else self.remade(make, *parts)
+        return found if found is not None and usable(found) else self.remake(make, *parts)
 
-    def remade(self, make: Callable[[], bytes], *parts: str | bytes) -> bytes:
-        """The object that `parts` name, made anew and stored in place of what is there."""
+    def remake(self, make: Callable[[], bytes], *parts: str | bytes) -> bytes:
+        """Make the object that `parts` name anew, and store it in place of what is there."""
         fresh = make()
         if self.root is not None:
             self.put(key(*parts), fresh)

@@ -68,19 +68,21 @@ class Capabilities:
         return next((d for d in self.deviations if d.level == level and _covers(d.row, d.dtype, row, dtype)), None)
 
     def to_json(self) -> dict[str, Any]:
-        """What crosses a process. Raises whatever a field that is not of its type raises."""
+        """The fields as JSON, to cross a process. Raises whatever a field of a wrong type raises."""
         found = {f.name: list(getattr(self, f.name)) if f.name in _SEQUENCES else getattr(self, f.name) for f in fields(self)}
         parts = {"unsupported": [asdict(m) for m in self.unsupported], "deviations": [asdict(d) for d in self.deviations]}
         return found | {"dtypes": [d.name for d in self.dtypes]} | parts
 
     @classmethod
     def of_json(cls, found: Mapping[str, Any]) -> Capabilities:
-        """From `to_json`, whoever wrote it. Raises ValueError, KeyError or TypeError where a field is not of its type."""
-        values: dict[str, Any] = {name: tuple(_typed(kind, v, name) for v in found[name]) for name, kind in _SEQUENCES.items()}
+        """Read what `to_json` gave, whoever wrote it. Raises ValueError, KeyError or TypeError for a field of a wrong type."""
+        values: dict[str, Any] = {
+            name: tuple(_require_type(kind, v, name) for v in found[name]) for name, kind in _SEQUENCES.items()
+        }
         values["dtypes"] = tuple(dt.DTYPES[d] for d in values["dtypes"])
-        values["unsupported"] = tuple(Missing(**_texts(m, "unsupported")) for m in values["unsupported"])
-        values["deviations"] = tuple(Deviation(**_texts(d, "deviations")) for d in values["deviations"])
-        values |= {name: _typed(int, found[name], name) for name in ("local_memory", "threads")}
+        values["unsupported"] = tuple(Missing(**_require_texts(m, "unsupported")) for m in values["unsupported"])
+        values["deviations"] = tuple(Deviation(**_require_texts(d, "deviations")) for d in values["deviations"])
+        values |= {name: _require_type(int, found[name], name) for name in ("local_memory", "threads")}
         return cls(**values)
 
 
@@ -90,14 +92,14 @@ _SEQUENCES: dict[str, type] = {
 }  # fmt: skip
 
 
-def _typed(kind: type, value: Any, what: str) -> Any:
+def _require_type(kind: type, value: Any, what: str) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{what} holds {value!r:.80}, expected {kind.__name__}")
     return value
 
 
-def _texts(found: Mapping[str, Any], what: str) -> dict[str, str]:
-    return {k: _typed(str, v, what) for k, v in found.items()}
+def _require_texts(found: Mapping[str, Any], what: str) -> dict[str, str]:
+    return {k: _require_type(str, v, what) for k, v in found.items()}
 
 
 def _covers(row_glob: str, dtype_glob: str, row: str, dtype: DType | None) -> bool:

@@ -30,23 +30,23 @@ class BadFrame(UopsError, ValueError):
 
 
 def pack(header: dict[str, Any], body: bytes = b"") -> bytes:
-    """One frame."""
+    """Spell one frame."""
     text = json.dumps(header, separators=(",", ":")).encode()
     return _SIZES.pack(len(text), len(body)) + text + body
 
 
 def read_frame(stream: BinaryIO) -> Frame | None:
     """The next frame; None at the end of the stream. Raises BadFrame."""
-    sizes = _whole(stream, _SIZES.size)
+    sizes = _read_up_to(stream, _SIZES.size)
     if len(sizes) < _SIZES.size:
         return None
-    text, body = _sizes(sizes, MOST_BODY)
-    data = _whole(stream, text + body)
-    return (_parsed(data[:text]), data[text:]) if len(data) == text + body else None
+    text, body = _unpack_sizes(sizes, MOST_BODY)
+    data = _read_up_to(stream, text + body)
+    return (_parse_object(data[:text]), data[text:]) if len(data) == text + body else None
 
 
-def _whole(stream: BinaryIO, size: int) -> bytes:
-    """So many bytes, fewer at the end of the stream: a pipe without a buffer gives what is there."""
+def _read_up_to(stream: BinaryIO, size: int) -> bytes:
+    """Read `size` bytes, fewer at the end of the stream. A pipe without a buffer gives what is there."""
     found = bytearray()
     while len(found) < size and (more := stream.read(min(size - len(found), _CHUNK))):
         found += more
@@ -57,14 +57,14 @@ def split_frame(data: bytes | bytearray, most: int = MOST_BODY) -> tuple[Frame, 
     """The first frame in `data` and its length, or None while it is incomplete. Raises BadFrame, also for a body above `most`."""
     if len(data) < _SIZES.size:
         return None
-    text, body = _sizes(data, most)
+    text, body = _unpack_sizes(data, most)
     start, end = _SIZES.size + text, _SIZES.size + text + body
     if len(data) < end:
         return None
     return (header_of(bytes(data[_SIZES.size : start])), bytes(data[start:end])), end
 
 
-def _sizes(data: bytes | bytearray, most: int) -> tuple[int, int]:
+def _unpack_sizes(data: bytes | bytearray, most: int) -> tuple[int, int]:
     text, body = _SIZES.unpack_from(data)
     if text > MOST_HEADER or body > most:
         raise BadFrame(f"a frame of {text:,} and {body:,} bytes, where at most {MOST_HEADER:,} and {most:,} are read")
@@ -74,7 +74,7 @@ def _sizes(data: bytes | bytearray, most: int) -> tuple[int, int]:
 def header_of(text: bytes) -> dict[str, Any]:
     """The JSON object of a header, its texts made safe. Raises BadFrame."""
     try:
-        found = _parsed(text)
+        found = _parse_object(text)
         plain = text.isascii() and b"\\" not in text and b"\x7f" not in text
         safe: dict[str, Any] = found if plain else printable_texts(found)
         return safe
@@ -82,7 +82,7 @@ def header_of(text: bytes) -> dict[str, Any]:
         raise BadFrame("a frame nests too deep") from None
 
 
-def _parsed(text: bytes) -> dict[str, Any]:
+def _parse_object(text: bytes) -> dict[str, Any]:
     try:
         found = parse_json(text, "a frame")
     except BadFile as e:
@@ -107,8 +107,8 @@ def one_line(text: str) -> str:
     return line if len(line) <= MOST_WORDS else line[:MOST_WORDS] + " ..."
 
 
-def said(e: BaseException) -> str:
-    """What an exception says of itself, if it can; cut off where that is too much."""
+def message_of(e: BaseException) -> str:
+    """The text of an exception, cut off at MOST_WORDS characters; a remark in its place if the text cannot be had."""
     try:
         text = str(e)
     except BaseException as again:
@@ -118,4 +118,4 @@ def said(e: BaseException) -> str:
 
 def describe(e: BaseException) -> str:
     """An exception as one line: its class and what it says."""
-    return one_line(f"{type(e).__name__}: {said(e)}")
+    return one_line(f"{type(e).__name__}: {message_of(e)}")

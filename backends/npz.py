@@ -12,7 +12,7 @@ A one-element integer member without it, under a name that is neither `p<slot>` 
 pickled.
 
 A file of unknown origin may declare arrays of any size in few bytes. `Inputs` reads what members declare: one is inflated when it
-is asked for, so that a caller who knows what it wants looks at `declared` before. Together members have at most MOST_BYTES, and
+is asked for, so a caller who knows what it wants looks at `header` before. Together members have at most MOST_BYTES, and
 each has exactly the bytes that its dtype and shape say.
 """
 
@@ -32,7 +32,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import described, open_file, printable, write_bytes
+from uops.spec.untrusted import describe_path, open_file, printable, write_bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -82,8 +82,8 @@ def _members(name: str, value: Any) -> dict[str, Array]:
     return {name: a}
 
 
-class Declared(NamedTuple):
-    """What a member says of its array: the dtype of its elements, as they are stored, and its shape."""
+class MemberHeader(NamedTuple):
+    """The dtype and shape that a member declares for its array; the dtype is that of the elements as they are stored."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -99,20 +99,20 @@ class Inputs(Mapping[str, Any]):
     def __init__(self, file: str | Path | BinaryIO) -> None:
         """Read what the members declare. Raises BadInputs on a file that is no input file, and OSError."""
         self.file = file
-        self.called = described(file) if isinstance(file, (str, Path)) else "the file"
+        self.called = describe_path(file) if isinstance(file, (str, Path)) else "the file"
         self._known: dict[str, Any] = {}
-        with self._opened() as archive:
-            self._members = {name: self._declared(archive, name) for name in self._names(archive)}
+        with self._open() as archive:
+            self._members = {name: self._check_member(archive, name) for name in self._list_members(archive)}
         total = sum(d.nbytes for d in self._members.values())
         if total > MOST_BYTES:
             raise BadInputs(f"{self.called} is no input file: its arrays have {total:,} bytes, at most {MOST_BYTES:,} are read")
-        self._kinds = {n: self._word(n, n + _SUFFIX) for n in self._members if n + _SUFFIX in self._members}
+        self._kinds = {n: self._read_word(n, n + _SUFFIX) for n in self._members if n + _SUFFIX in self._members}
 
-    def declared(self, name: str) -> Declared:
-        """What a member says of itself; of a dtype that NumPy cannot store, with this dtype."""
+    def header(self, name: str) -> MemberHeader:
+        """The header of a member; where NumPy cannot store its dtype, with the dtype that it stands for."""
         dtype, shape = self._members[name]
         word = self._kinds.get(name)
-        return Declared(dtype if word is None else FOREIGN[word][0] if word in FOREIGN else np.dtype(object), shape)
+        return MemberHeader(dtype if word is None else FOREIGN[word][0] if word in FOREIGN else np.dtype(object), shape)
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self._members if not name.endswith(_SUFFIX))
@@ -127,15 +127,15 @@ class Inputs(Mapping[str, Any]):
         if name not in self._known:
             if name not in self._members:
                 raise KeyError(name)
-            self._known[name] = _value(f"{self.called}: {name}", name, self._array(name), self._kinds.get(name))
+            self._known[name] = _value(f"{self.called}: {name}", name, self._read_array(name), self._kinds.get(name))
         return self._known[name]
 
-    def _word(self, name: str, of: str) -> str:
-        """The text of a member that says how to read another."""
+    def _read_word(self, name: str, of: str) -> str:
+        """Read the text of a member that says how to read another."""
         d = self._members[of]
-        word = str(self._array(of)) if d.dtype.kind == "U" and d.shape == () and d.nbytes <= _LONGEST_WORD else str(d)
+        word = str(self._read_array(of)) if d.dtype.kind == "U" and d.shape == () and d.nbytes <= _LONGEST_WORD else str(d)
         if word not in _READ:
-            raise BadInputs(f"{self.called}: {_shown(of)} is {_shown(repr(word))}; known: {', '.join(_READ)}")
+            raise BadInputs(f"{self.called}: {_escape(of)} is {_escape(repr(word))}; known: {', '.join(_READ)}")
         if word not in FOREIGN and self._members[name].dtype.itemsize > _LONGEST_NUMBER:
             raise self._unreadable(
                 name, f"its numbers have {self._members[name].dtype.itemsize:,} bytes each, at most {_LONGEST_NUMBER:,}"
@@ -143,7 +143,7 @@ class Inputs(Mapping[str, Any]):
         return word
 
     @contextmanager
-    def _opened(self) -> Iterator[zipfile.ZipFile]:
+    def _open(self) -> Iterator[zipfile.ZipFile]:
         if not isinstance(self.file, (str, Path)):
             with self._archive(self.file) as archive:
                 yield archive
@@ -162,30 +162,30 @@ class Inputs(Mapping[str, Any]):
         except Exception as e:  # zipfile raises errors of half a dozen types on foreign bytes
             raise BadInputs(f"{self.called} is no input file: it is no .npz of named arrays ({_line(e)})") from e
 
-    def _names(self, archive: zipfile.ZipFile) -> list[str]:
+    def _list_members(self, archive: zipfile.ZipFile) -> list[str]:
         """The members' names, each once."""
         found = [i.filename for i in archive.infolist()]
         if len(found) > MOST_MEMBERS:
             raise BadInputs(f"{self.called} is no input file: it has {len(found):,} members, more than {MOST_MEMBERS:,}")
         twice = next((n for k, n in enumerate(found) if n in found[:k]), None) if len(set(found)) < len(found) else None
         if twice is not None:
-            raise BadInputs(f"{self.called} is no input file: member {_shown(twice.removesuffix(_NPY))} is there twice")
+            raise BadInputs(f"{self.called} is no input file: member {_escape(twice.removesuffix(_NPY))} is there twice")
         odd = next((n for n in found if not n.endswith(_NPY) or set(n) & set("/\\\0\n\t")), None)
         if odd is not None:
-            raise BadInputs(f"{self.called} is no input file: member {_shown(odd)} is no array")
+            raise BadInputs(f"{self.called} is no input file: member {_escape(odd)} is no array")
         return [n.removesuffix(_NPY) for n in found]
 
-    def _declared(self, archive: zipfile.ZipFile, name: str) -> Declared:
+    def _check_member(self, archive: zipfile.ZipFile, name: str) -> MemberHeader:
         info = archive.getinfo(name + _NPY)
         if info.flag_bits & _ENCRYPTED:
-            raise BadInputs(f"{self.called} is no input file: member {_shown(name)} is encrypted")
+            raise BadInputs(f"{self.called} is no input file: member {_escape(name)} is encrypted")
         if info.compress_type not in _METHODS:
             raise self._unreadable(name, f"compression method {info.compress_type} is none of an .npz")
         with self._member(archive, name) as stream:
-            found, _, head = self._header(name, stream)
+            found, _, head = self._parse_header(name, stream)
         if found.dtype.hasobject:
             raise BadInputs(
-                f"{self.called}: member {_shown(name)} holds Python objects; save numbers, or index values by {__name__}"
+                f"{self.called}: member {_escape(name)} holds Python objects; save numbers, or index values by {__name__}"
             )
         if found.dtype.names or found.dtype.subdtype or min(found.shape, default=0) < 0:
             raise self._unreadable(name, f"an array of {found.dtype} is none of numbers")
@@ -205,20 +205,20 @@ class Inputs(Mapping[str, Any]):
         except Exception as e:  # as above; NumPy, zlib and tokenize have more of them
             raise self._unreadable(name, _line(e)) from e
 
-    def _header(self, name: str, stream: IO[bytes]) -> tuple[Declared, bool, int]:
-        """What the header declares, whether columns come first, and its length."""
+    def _parse_header(self, name: str, stream: IO[bytes]) -> tuple[MemberHeader, bool, int]:
+        """Read a header: what it declares, True if columns come first, and its length in bytes."""
         start = stream.read(len(npy.MAGIC_PREFIX) + 2)
         if not start.startswith(npy.MAGIC_PREFIX):
-            raise BadInputs(f"{self.called} is no input file: member {_shown(name)} is no array")
+            raise BadInputs(f"{self.called} is no input file: member {_escape(name)} is no array")
         reader = _HEADERS.get(start[-2:])
         if reader is None:
             raise self._unreadable(name, f"version {start[-2]}.{start[-1]} of .npy is not known")
         shape, fortran, dtype = reader(stream)
-        return Declared(dtype, shape), fortran, stream.tell()
+        return MemberHeader(dtype, shape), fortran, stream.tell()
 
-    def _array(self, name: str) -> Array:
-        with self._opened() as archive, self._member(archive, name) as stream:
-            found, fortran, _ = self._header(name, stream)
+    def _read_array(self, name: str) -> Array:
+        with self._open() as archive, self._member(archive, name) as stream:
+            found, fortran, _ = self._parse_header(name, stream)
             if found != self._members[name]:
                 raise self._unreadable(name, "it was changed while it was read")
             flat = np.empty(math.prod(found.shape), found.dtype)
@@ -229,7 +229,7 @@ class Inputs(Mapping[str, Any]):
         return flat.reshape(found.shape[::-1]).T if fortran else flat.reshape(found.shape)
 
     def _unreadable(self, name: str, why: str) -> BadInputs:
-        return BadInputs(f"{self.called} is no input file: member {_shown(name)} cannot be read: {why}")
+        return BadInputs(f"{self.called} is no input file: member {_escape(name)} cannot be read: {why}")
 
 
 #: By the version that a member begins with; what is above these writes names of fields, and we have none.
@@ -260,7 +260,7 @@ def _line(e: BaseException) -> str:
     return printable(str(e) or type(e).__name__).partition("\n")[0][:200]
 
 
-def _shown(name: str) -> str:
+def _escape(name: str) -> str:
     return printable(name).replace("\n", "\\n").replace("\t", "\\t")[:100]
 
 

@@ -26,17 +26,17 @@ class Patience:
 
     def __init__(self, pids: Sequence[int], seconds: float) -> None:
         self._pids, self._seconds = tuple(pids), seconds
-        self._used = self._told()[0]
+        self._used = self._total_usage()[0]
         self._waited = self._stopped = 0.0
         self.why = f"no answer within {seconds:g} s"
 
-    def sees(self, poll: select.poll) -> bool:
-        """Return True if what is asked for happens in time."""
+    def is_ready_in_time(self, poll: select.poll) -> bool:
+        """Wait, and return True if `poll` reports an event in time."""
         while self._waited < self._seconds:
             if self._look(poll, min(LOOK, self._seconds - self._waited)):
                 return True
         while not self._look(poll, 0.0):
-            used, states = self._told()
+            used, states = self._total_usage()
             stopped = "T" in states
             if stopped and self._stopped >= STOPPED:
                 self.why = f"stopped by a signal, and not continued within {STOPPED:g} s"
@@ -51,14 +51,14 @@ class Patience:
         return True
 
     def _look(self, poll: select.poll, seconds: float) -> bool:
-        """Wait for so long, and count it."""
+        """Wait for an event for so many seconds, and count them."""
         began = time.monotonic()
         found = bool(poll.poll(seconds * 1000))
         self._waited += min(time.monotonic() - began, LATE)
         return found
 
-    def _told(self) -> tuple[float, set[str]]:
-        """Of all of them, what `_usage` says of one."""
+    def _total_usage(self) -> tuple[float, set[str]]:
+        """The seconds and states that `_usage` gives, of all processes together."""
         told = [_usage(pid) for pid in self._pids]
         return sum(used for used, _ in told), set[str]().union(*(states for _, states in told))
 

@@ -52,8 +52,8 @@ class BrokenBackend(UopsError):
     """A registered backend cannot be loaded, or is none."""
 
 
-class Place(NamedTuple):
-    """Where the object is that makes a backend."""
+class FactoryPath(NamedTuple):
+    """The module and attribute of the object that makes a backend."""
 
     module: str
     attribute: str
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a backend says of itself; `compiles` if it is a target of `uops.compiler`."""
+    """The name, version and capabilities that a backend gives; `compiles` if it is a target of `uops.compiler`."""
 
     name: str
     version: str
@@ -73,7 +73,7 @@ class Introduction:
 
     @classmethod
     def of_json(cls, found: dict[str, Any]) -> Introduction:
-        """From `to_json`, whoever wrote it. Raises BadFrame."""
+        """Read what `to_json` gave, whoever wrote it. Raises BadFrame."""
         name, version, compiles = found.get("name"), found.get("ready"), found.get("compiles")
         if not (isinstance(name, str) and isinstance(version, str) and isinstance(compiles, bool)):
             raise BadFrame("the process does not say which backend it has")
@@ -93,24 +93,24 @@ def is_foreign(name: str) -> bool:
     return name not in BUILT_IN or name in _SUBJECTS
 
 
-def locate(name: str) -> Place:
+def locate(name: str) -> FactoryPath:
     """The place of the backend called `name`; nothing is imported. Raises UnknownBackend or BrokenBackend."""
     entry = None if name in BUILT_IN else _entries().get(name)
     target = BUILT_IN.get(name) or (entry.value if entry else name if ":" in name else None)
     if target is None:
         known = ", ".join(map(printable, names()))
-        raise UnknownBackend(f"no backend is called {name!r}; known: {known} (or module:attribute){_perhaps(name)}")
+        raise UnknownBackend(f"no backend is called {name!r}; known: {known} (or module:attribute){_suggest_names(name)}")
     found = _TARGET.fullmatch(target)
     if found is None or not all(part.isidentifier() for word in found.groups() for part in word.split(".")):
         told = "" if target == name else f" ({target!r})"
         raise BrokenBackend(
             f"backend {name!r}{told} cannot be loaded: expected module:attribute, such as mine:Backend for the class Backend"
-            f" of mine.py here{_perhaps(name)}"
+            f" of mine.py here{_suggest_names(name)}"
         )
-    return Place(*found.groups())
+    return FactoryPath(*found.groups())
 
 
-def _perhaps(name: str) -> str:
+def _suggest_names(name: str) -> str:
     close = difflib.get_close_matches(name.lower(), names(), n=3)
     return f"; did you mean {' or '.join(map(printable, close))}?" if close else ""
 
@@ -126,7 +126,7 @@ def get(name: str, **options: Any) -> Backend:
 
 
 def introduce(name: str, backend: Backend) -> Introduction:
-    """What the backend called `name` says of itself. Raises BrokenBackend."""
+    """Ask the backend called `name` for its Introduction. Raises BrokenBackend."""
     own = getattr(backend, "name", name)
     known = printable(own) if isinstance(own, str) else name
     return Introduction(known, version(name, backend), declared(name, backend), isinstance(backend, CompilerBackend))
@@ -162,7 +162,7 @@ def factory(name: str) -> Callable[..., object]:
     """What makes the backend called `name`; its module is imported. Raises UnknownBackend or BrokenBackend."""
     module, attribute = locate(name)
     told = "" if f"{module}:{attribute}" == name else f" ({module}:{attribute})"
-    with _foreign_code(f"backend {name!r}{told} cannot be loaded", hint=_perhaps(name)):
+    with _foreign_code(f"backend {name!r}{told} cannot be loaded", hint=_suggest_names(name)):
         found: Any = import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)

@@ -43,7 +43,7 @@ def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
         backend = load(settings)
         ready = pack(backend.introduction.to_json())
     except BaseException as e:  # also what foreign code raises to end a process
-        answers.write(pack({"broken": _words(e)}))
+        answers.write(pack({"broken": _explain(e)}))
         return
     answers.write(ready)
     while (batch := read_frame(requests)) is not None:
@@ -55,20 +55,20 @@ def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
 
 
 def begin() -> None:
-    """What every process does first in which foreign code runs: it ends with its parent, and first where memory is short."""
+    """Let this process end with its parent, and before others where memory is short. Foreign code runs only after this."""
     faulthandler.enable(all_threads=False)
     threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
     offer_to_be_killed()
 
 
-class Loaded(NamedTuple):
-    """A backend in this process, and what it says of itself."""
+class LoadedBackend(NamedTuple):
+    """A backend in this process, with its Introduction."""
 
     backend: Backend
     introduction: Introduction
 
 
-def load(settings: dict[str, Any]) -> Loaded:
+def load(settings: dict[str, Any]) -> LoadedBackend:
     """Load the backend that the first frame names, under its limits. Raises whatever foreign code raises."""
     sys.path.extend(settings["path"])
     from uops.backends import registry
@@ -77,11 +77,11 @@ def load(settings: dict[str, Any]) -> Loaded:
     if settings["memory"]:
         limit(resource.RLIMIT_AS, settings["memory"])
     backend = registry.get(settings["backend"], **settings["options"])
-    return Loaded(backend, registry.introduce(settings["backend"], backend))
+    return LoadedBackend(backend, registry.introduce(settings["backend"], backend))
 
 
-def _words(e: BaseException) -> str:
-    """What is wrong with a backend that cannot be loaded; where it came from, unless the registry says it."""
+def _explain(e: BaseException) -> str:
+    """Explain why a backend cannot be loaded, with the innermost frames unless the registry raised the error."""
     from uops.backends.registry import BrokenBackend, UnknownBackend
 
     return one_line(str(e)) if isinstance(e, BrokenBackend | UnknownBackend) else _describe(e)

@@ -109,7 +109,7 @@ class Worker:
         self._environment = dict(environment or {})
         where = [*path, os.getcwd()] if ":" in backend else list(path)  # `module:attribute` may be a file that lies here
         self._settings = {"backend": backend, "options": dict(options or {}), "memory": limits.memory, "path": where}
-        self._process: _Judged | None = None
+        self._process: _WorkerProcess | None = None
         self._sent = 0
 
     def __enter__(self) -> Worker:
@@ -130,7 +130,7 @@ class Worker:
         return self._ready().version
 
     def introduction(self) -> Introduction:
-        """What the backend says of itself. Raises BrokenBackend."""
+        """The backend's Introduction. Raises BrokenBackend."""
         process = self._ready()
         assert process.introduction is not None
         return process.introduction
@@ -160,9 +160,9 @@ class Worker:
                 left.popleft()
                 yield outcome
 
-    def _ready(self) -> _Judged:
+    def _ready(self) -> _WorkerProcess:
         if self._process is None:
-            self._process = _Judged(self._settings, self.limits, self._environment)
+            self._process = _WorkerProcess(self._settings, self.limits, self._environment)
         return self._process
 
     def _lost(self, process: Process, case: Case, *, first: bool) -> Outcome:
@@ -255,7 +255,7 @@ class Process:
         with contextlib.suppress(BrokenPipeError):
             while view and not self._hung:
                 written = self._requests.write(view)  # None where the pipe is full
-                if written is None and not patience.sees(self._writable):
+                if written is None and not patience.is_ready_in_time(self._writable):
                     self._hung, self._why = True, patience.why
                 view = view[written or 0 :]
 
@@ -264,7 +264,7 @@ class Process:
         patience = Patience(self._pids, seconds)
         try:
             while (found := split_frame(self._buffer, self._most)) is None:
-                if not self._hung and not patience.sees(self._readable):
+                if not self._hung and not patience.is_ready_in_time(self._readable):
                     self._hung, self._why = True, patience.why
                 if self._hung:
                     return None
@@ -280,7 +280,7 @@ class Process:
         return frame
 
     def reject(self, e: BadFrame) -> None:
-        """End a process that does not speak as it has to; `post_mortem` gives the reason."""
+        """End a process whose answer cannot be read; `post_mortem` gives the reason."""
         self._buffer.clear()
         self._babbled = f"its answer cannot be read: {one_line(str(e))}"
         self.kill()
@@ -327,7 +327,7 @@ class Process:
         self._log.close()
 
 
-class _Judged(Process):
+class _WorkerProcess(Process):
     """The process of a `Worker`."""
 
     introduction: Introduction | None = None
@@ -336,7 +336,7 @@ class _Judged(Process):
         self.introduction = Introduction.of_json(dict(greeting))
 
     def outcome(self, seconds: float) -> Outcome | None:
-        """What became of the next case; None as of `receive`."""
+        """The outcome of the next case; None where `receive` gives None."""
         answer = self.receive(seconds)
         if answer is None:
             return None
@@ -383,10 +383,12 @@ def _outcome(header: dict[str, Any], body: bytes) -> Outcome:
     if status not in STATUSES or not isinstance(message, str) or not isinstance(seconds, float) or seconds < 0:
         raise BadFrame(f"no outcome has status {status!r:.80}, message {message!r:.80} and seconds {seconds!r:.80}")
     result = decode_result(header.get("result"), body) if status == "ok" else None
-    return Outcome(status, result, message[:MOST_WORDS], None, seconds, _counts(header, "applied"), _counts(header, "validated"))
+    return Outcome(
+        status, result, message[:MOST_WORDS], None, seconds, _read_counts(header, "applied"), _read_counts(header, "validated")
+    )
 
 
-def _counts(header: dict[str, Any], name: str) -> dict[str, int]:
+def _read_counts(header: dict[str, Any], name: str) -> dict[str, int]:
     found = header.get(name, {})
     if not isinstance(found, dict) or not all(type(n) is int and n >= 0 for n in found.values()):
         raise BadFrame(f"{name} holds {found!r:.80}, expected counts")
@@ -394,7 +396,7 @@ def _counts(header: dict[str, Any], name: str) -> dict[str, int]:
 
 
 def introduction(backend: str, limits: Limits | None = None, path: Sequence[str] = ()) -> Introduction:
-    """What a backend says of itself: asked in this process if it is ours, else in one of its own. Raises UnknownBackend and
+    """The Introduction of a backend, from this process if it is ours, else from one of its own. Raises UnknownBackend and
     BrokenBackend."""
     registry.locate(backend)
     if not registry.is_foreign(backend):

@@ -149,10 +149,10 @@ class Enters(Protocol):
 
 @runtime_checkable
 class Remakes(Protocol):
-    """What a Target also has if `compile` may give what a cache on disk holds."""
+    """The method that a Target also has if its `compile` may give what a cache on disk holds."""
 
     def remake(self, source: str) -> bytes:
-        """The binary of a source, made now; it takes the place of what the cache holds."""
+        """Make the binary of a source anew, in place of what the cache holds."""
         ...
 
 

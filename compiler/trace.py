@@ -158,7 +158,7 @@ def _made_of(before: UOp, old: int, new: int, log: Log) -> list[tuple[int, int]]
 
 
 class _Known:
-    """What links between two stages share: moves by the graph that they gave, relations, decisions by the graph they are about."""
+    """The tables that links between two stages share: moves by the graph that they gave, relations, decisions by their graph."""
 
     def __init__(self, log: Log) -> None:
         self.moves: dict[UOp, list[tuple[int, Move]]] = {}
@@ -222,7 +222,7 @@ def _chain(before: UOp, after: UOp, kernel: int, ways: _Ways, end: int) -> list[
 
 
 class _Passed:
-    """What becomes of the arguments of kernels, by the moves from one whole program to the next."""
+    """The fate of the arguments of kernels, by the moves from one whole program to the next."""
 
     def __init__(self, moves: Iterable[Move]) -> None:
         self.put = {u: (m.by, t) for m in moves for u, t in m.put.items()}
@@ -281,7 +281,7 @@ class _Sources:
             self.add(u, v)
 
     def add(self, u: UOp, v: UOp) -> None:
-        """Know that `u` became `v`."""
+        """Note that `u` became `v`."""
         self.image[u] = v
         self.of.setdefault(v, []).append(u)
         self.users[v] = self.users.get(v, 0) + len(self.graph.users.get(u, ()))
@@ -294,12 +294,12 @@ class _Sources:
         return [u for x in self.of.get(fewest, ()) for u in self.graph.users.get(x, ()) if u.op is v.op]
 
     def are_those_of(self, v: UOp, u: UOp) -> bool:
-        """Whether the sources of `v` are what those of `u` became, and `u` itself is not known to be another node."""
+        """Return True if the sources of `v` are what those of `u` became, and `u` itself is not known to be another node."""
         return u not in self.image and len(u.src) == len(v.src) and all(self.image.get(s) is n for s, n in zip(u.src, v.src))
 
 
 class _Shared:
-    """What several relations need: graphs, and the logs of Rewriters in other forms; made on first use."""
+    """The graphs, and the logs of Rewriters in other forms, that several relations need; made on first use."""
 
     def __init__(self) -> None:
         self._graphs: dict[UOp, _Graph] = {}
@@ -353,14 +353,14 @@ class _Relation:
         """By the pass's own replacements; any other node is the same node on replaced sources."""
         graph, put = self.shared.graph(self.move.before), self.move.put
         targets = {u: _targets(put[u]) for u in put if u in graph.place}
-        targets.update((u, (v,)) for u, v in self._carried(graph, targets).items())
+        targets.update((u, (v,)) for u, v in self._carry_over(graph, targets).items())
         cause = (Cause(self.move.by),)
         for u in sorted(targets, key=graph.place.__getitem__):
             for v in targets[u]:
                 self._add(u, v, False, () if v is u else cause)
 
-    def _carried(self, graph: _Graph, put: Mapping[UOp, tuple[UOp, ...]]) -> dict[UOp, UOp]:
-        """What became of nodes that the pass did not replace, as far as it is in the graph after.
+    def _carry_over(self, graph: _Graph, put: Mapping[UOp, tuple[UOp, ...]]) -> dict[UOp, UOp]:
+        """Map nodes that the pass did not replace to what they became, as far as that is in the graph after.
 
         A kernel's graph may be a small part of a whole program's, so its nodes are looked for in the program, not the other way.
         """

@@ -97,6 +97,6 @@ def digest(case: Case) -> str:
 
 def answers(journal: Journal) -> dict[tuple[str, str], Answer]:
     """The answers of a journal by case and digest."""
-    with journal.understood():
+    with journal.refuse_other_forms():
         found = [Answer(**line) for line in journal.of("answer")]
     return {(a.case, a.digest): a for a in found}

@@ -82,8 +82,8 @@ def _reshape(u: UOp, k: int) -> Below | None:
     return None if place is None else [(u.src[0], place)]
 
 
-def _resized(u: UOp, k: int) -> Below | None:
-    """Pad and Shrink leave an axis alone that they give the extent it had."""
+def _resize(u: UOp, k: int) -> Below | None:
+    """Leave alone an axis to which Pad or Shrink gives the extent it had."""
     return [(u.src[0], k)] if u.src[0].shape[k] == u.shape[k] else None
 
 
@@ -104,8 +104,8 @@ THROUGH: dict[Op, Callable[[UOp, int], Below | None]] = {
     Op.FLIP: _flip,
     Op.RESHAPE: _reshape,
     Op.EXPAND: _expand,
-    Op.PAD: _resized,
-    Op.SHRINK: _resized,
+    Op.PAD: _resize,
+    Op.SHRINK: _resize,
     Op.BITCAST: _bitcast,
     Op.REDUCE: _reduce,
 }

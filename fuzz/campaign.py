@@ -92,7 +92,7 @@ class Summary:
 
     @property
     def unfinished(self) -> str:
-        """What is left to do about findings; "" if nothing is."""
+        """The work that is left on findings, in words; "" if there is none."""
         reduced = sum(f.waits for f in self.found)
         parts = [(len(self.waiting), "not looked into"), (reduced, "not reduced")]
         return ", ".join(f"{n} finding{'s' * (n != 1)} {words}" for n, words in parts if n)
@@ -285,7 +285,7 @@ class _State:
         self.triaged: dict[int, Triaged | None] = {}
         self.reduced: dict[int, Json] = {}
         self._low = 0
-        with journal.understood():
+        with journal.refuse_other_forms():
             for line in journal.lines():
                 for about, found in line.items():
                     self.learn(about, found)

@@ -32,7 +32,7 @@ from uops.spec.errors import SpecError, Trap
 from uops.spec.node import Dim, UOp, substitute, toposort
 from uops.spec.ops import Op
 from uops.spec.text import MAX_FILE, parse
-from uops.spec.untrusted import BadFile, described, printable, read_text
+from uops.spec.untrusted import BadFile, describe_path, printable, read_text
 
 Array = npt.NDArray[Any]
 _DIRECTIVE = re.compile(r"^;\s*(input|check|error|trap)\b\s*([^:]*?)\s*(?::\s*(.*))?$")
@@ -61,7 +61,7 @@ def load(path: Path) -> FileTest:
     try:
         return _read(path, text)
     except SpecError as e:
-        raise SpecError(f"{described(path)}: {printable(str(e))}", claim=e.claim, line=e.line, column=e.column) from e
+        raise SpecError(f"{describe_path(path)}: {printable(str(e))}", claim=e.claim, line=e.line, column=e.column) from e
 
 
 def _read(path: Path, text: str) -> FileTest:

@@ -23,7 +23,7 @@ from typing import Any
 
 import uops.fuzz
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import described, printable
+from uops.spec.untrusted import describe_path, printable
 
 Json = dict[str, Any]
 PACKAGE = Path(uops.fuzz.__file__).absolute().parents[1]
@@ -63,17 +63,17 @@ class Journal:
 
     def _begin(self, handle: int, heading: Json) -> None:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise NoJournal(f"{described(self.path)} is no journal: it is no regular file")
+            raise NoJournal(f"{describe_path(self.path)} is no journal: it is no regular file")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)  # until it is closed, or its process ends
         except BlockingIOError:
             raise InUse(
-                f"{described(self.path)} is written by another process, whose run it is: wait for its end, or name another file"
+                f"{describe_path(self.path)} is written by another process, whose run it is: wait for its end, or name another file"
             ) from None
         found, self._end = _read(self.path, written(heading))
         if found is not None and found != heading:
-            raise OtherCampaign(f"{described(self.path)} is of another campaign: {printable(_difference(found, heading))}")
-        with self._named():
+            raise OtherCampaign(f"{describe_path(self.path)} is of another campaign: {printable(_difference(found, heading))}")
+        with self._name_file():
             os.ftruncate(handle, self._end[0])
             os.fsync(handle)
         if found is None:
@@ -81,9 +81,9 @@ class Journal:
 
     def add(self, line: Json) -> None:
         """Write one line; it is on the disk when this returns. If it cannot be, the journal is as it was, and OSError is raised."""
-        with self._lock, self._named():
+        with self._lock, self._name_file():
             if self._handle is None:
-                raise ValueError(f"{described(self.path)} is closed")
+                raise ValueError(f"{describe_path(self.path)} is closed")
             place, before = self._end
             data = written(line, before)
             try:
@@ -99,8 +99,8 @@ class Journal:
                 raise
 
     @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        """Errors of the system say which file they are about."""
+    def _name_file(self) -> Iterator[None]:
+        """Name the journal in errors of the system raised inside."""
         try:
             yield
         except OSError as e:
@@ -112,7 +112,7 @@ class Journal:
         number = 1
         for number, (line, _, _) in enumerate(_whole(self.path), 1):
             if line is None:
-                raise NoJournal(_damaged(self.path, number))
+                raise NoJournal(_describe_damage(self.path, number))
             if number > 1:
                 yield line
 
@@ -122,13 +122,13 @@ class Journal:
             return [line[key] for line in self.lines() if key in line]
 
     @contextlib.contextmanager
-    def understood(self) -> Iterator[None]:
-        """What is taken from lines inside has the form that this version gives them. Raises NoJournal where it has not."""
+    def refuse_other_forms(self) -> Iterator[None]:
+        """Raise NoJournal if what is read from lines inside has not the form that this version gives them."""
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as e:
             why = printable(f"{type(e).__name__}: {e}").partition("\n")[0]
-            raise NoJournal(f"{described(self.path)} holds a line of another form: {why}") from e
+            raise NoJournal(f"{describe_path(self.path)} holds a line of another form: {why}") from e
 
     def close(self) -> None:
         if self._handle is not None:
@@ -203,12 +203,12 @@ def _read(path: Path, heading: bytes) -> tuple[Json | None, tuple[int, bytes]]:
     end, bad = (0, b""), 0
     for number, (line, raw, total) in enumerate(_whole(path), 1):
         if bad:
-            raise NoJournal(_damaged(path, bad))
+            raise NoJournal(_describe_damage(path, bad))
         if line is None:
             if first is None and not heading.startswith(raw.rstrip(b"\0")):
-                raise NoJournal(f"{described(path)} is no journal: its first line is no heading; it was left as it is")
+                raise NoJournal(f"{describe_path(path)} is no journal: its first line is no heading; it was left as it is")
             if raw.endswith(b"\n") and b"\0" not in raw:  # neither cut off nor a block that never reached the disk
-                raise NoJournal(_damaged(path, number))
+                raise NoJournal(_describe_damage(path, number))
             bad = number
             continue
         first = line if first is None else first
@@ -216,8 +216,8 @@ def _read(path: Path, heading: bytes) -> tuple[Json | None, tuple[int, bytes]]:
     return first, end
 
 
-def _damaged(path: Path, number: int) -> str:
-    return f"{described(path)} is damaged: line {number} is not as it was written; it was left as it is"
+def _describe_damage(path: Path, number: int) -> str:
+    return f"{describe_path(path)} is damaged: line {number} is not as it was written; it was left as it is"
 
 
 def _whole(path: Path) -> Iterator[tuple[Json | None, bytes, bytes]]:

@@ -117,7 +117,7 @@ class _Serving(Process):
         if found is None:
             raise Lost(self.post_mortem(seconds))
         if "died" in found[0]:
-            with making_sense(self):
+            with refuse_nonsense(self):
                 status = int(found[0]["died"])
             self._next_child()
             raise Lost(Outcome("crash", None, *how_ended(status)), alive=True)
@@ -127,7 +127,7 @@ class _Serving(Process):
         found = self.receive(LIMITS.start)
         if found is None:
             raise Lost(self.post_mortem(LIMITS.start))
-        with making_sense(self):
+        with refuse_nonsense(self):
             self.greeted(found[0])
 
 
@@ -146,7 +146,7 @@ class Lost(Exception):
 
 
 @contextmanager
-def making_sense(process: Process) -> Iterator[None]:
+def refuse_nonsense(process: Process) -> Iterator[None]:
     """Read what a process answers. Raises Lost, and ends the process, where that is not what was asked for."""
     try:
         yield
@@ -156,7 +156,7 @@ def making_sense(process: Process) -> Iterator[None]:
 
 
 def of_type(kind: type[T], value: Any) -> T:
-    """`value`. Raises TypeError if it is of another type."""
+    """Return `value`. Raises TypeError if it is of another type."""
     if type(value) is not kind:
         raise TypeError(f"expected {kind.__name__}, got {value!r:.80}")
     return value
@@ -231,7 +231,7 @@ class Examiner:
 
     @contextmanager
     def limit_time(self, seconds: float | None) -> Iterator[None]:
-        """What is asked in here ends when so many seconds are over, at the latest; None for no end."""
+        """End what is asked inside after `seconds` at the latest; None for no end."""
         if seconds is None:
             yield
             return
@@ -256,11 +256,11 @@ class Examiner:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is answered any more: it was closed, or the time of what is asked is over."""
+        """True if nothing is answered any more: it was closed, or the time of what is asked is over."""
         return self._closed or (self._over is not None and self._over.is_set())
 
-    def keep_on(self) -> None:
-        """Raises Lost where nothing is answered any more."""
+    def require_open(self) -> None:
+        """Raise Lost if nothing is answered any more."""
         if self.is_over:
             raise Lost(Outcome("closed", message="the campaign ends"))
 
@@ -313,7 +313,7 @@ class Examiner:
             process = self._ready()
             asked = {"do": "settle", "sample": header, "seed": seed, "oracle": oracle}
             answer, data = process.ask(asked, body, self.limits.timeout)
-            with making_sense(process):
+            with refuse_nonsense(process):
                 found = _sample(answer["settled"], data), of_type(str, answer["oracle"])
         except Lost as lost:
             self._lost(lost)
@@ -357,12 +357,12 @@ class Examiner:
         for _ in range(3 * (stop - first)):  # each case is begun, and judged, and told of with those before it
             if "batch" in answer:
                 break
-            with making_sense(process):
+            with refuse_nonsense(process):
                 at[0] = of_type(int, answer.get("at", at[0]))
                 if "done" in answer and (done := Batch.of(answer["done"])).stop > self._done.stop:
                     self._done = done
             answer = process.answer(self.limits.timeout)[0]
-        with making_sense(process):
+        with refuse_nonsense(process):
             return Batch.of(answer["batch"])
 
     def _alone(self, k: int) -> Json | None:
@@ -386,10 +386,10 @@ class Examiner:
             for _ in range(len(ORACLES) + 1):
                 if "case" in answer:
                     break
-                with making_sense(process):
+                with refuse_nonsense(process):
                     oracle = of_type(str, answer["oracle"])
                 answer = process.answer(self.limits.timeout)[0]
-            with making_sense(process):
+            with refuse_nonsense(process):
                 return None if answer["case"] is None else _finding(answer["case"]), False
         except Lost as lost:
             self._lost(lost)
@@ -407,18 +407,18 @@ class Examiner:
         """What `read` makes of the answer. Raises Lost."""
         process = self._ready()
         answer = process.ask(header, body, self.limits.timeout)[0]
-        with making_sense(process):
+        with refuse_nonsense(process):
             return read(answer)
 
     def _ready(self) -> _Serving:
-        self.keep_on()
+        self.require_open()
         if self._process is None:
             settings: dict[str, Any] = {"setup": self.setup.to_json(), "memory": self.limits.memory, "path": self.setup.path}
             try:
                 self._process = _Serving(settings, self.limits, _ENVIRONMENT, self._begun)
             except BrokenBackend:
                 self._process = None
-                self.keep_on()
+                self.require_open()
                 raise
         return self._process
 

@@ -31,21 +31,21 @@ LAST = 8
 
 def reduce(
     sample: Sample, fails: Callable[[Sample], bool], most: int = MOST, again: Callable[[Sample], bool] | None = None,
-    keep_on: Callable[[], None] = lambda: None,
+    before_each: Callable[[], None] = lambda: None,
 ) -> Sample:  # fmt: skip
-    """The smallest sample found. `keep_on` is called before each candidate, and ends it all by what it raises."""
+    """The smallest sample found. `before_each` is called before each candidate; what it raises ends the reduction."""
     if again is None:
-        return _Reduction(sample, fails, most, keep_on).run()
+        return _Reduction(sample, fails, most, before_each).run()
     last = min(LAST, most // 2)
-    reduction = _Reduction(sample, fails, most - last, keep_on)
+    reduction = _Reduction(sample, fails, most - last, before_each)
     reduction.run()
     return next((s for s in [*reversed(reduction.way.values())][:last] if again(s)), sample)
 
 
 class _Reduction:
-    def __init__(self, sample: Sample, fails: Callable[[Sample], bool], most: int, keep_on: Callable[[], None]) -> None:
+    def __init__(self, sample: Sample, fails: Callable[[Sample], bool], most: int, before_each: Callable[[], None]) -> None:
         self.best = sample
-        self.keep_on = keep_on
+        self.before_each = before_each
         self.measure = measure(sample)
         self.way: dict[int, Sample] = {}  # the smallest of each number of nodes, in the order in which they were accepted
         self.fails = fails
@@ -72,7 +72,7 @@ class _Reduction:
         return False
 
     def _accept(self, c: Sample) -> bool:
-        self.keep_on()
+        self.before_each()
         try:
             m = measure(c)
         except Exception:

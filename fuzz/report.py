@@ -96,8 +96,8 @@ def sets(counts: Counter[str]) -> Json:
     return {"elements": total, "any": round(counts["set:any"] / total, 6) if total else 0.0, "median_ulp": median}
 
 
-def counted(failing: int, looked_at: int, findings: int, vanished: int) -> str:
-    """What the numbers of a campaign in which cases failed mean. `looked_at` counts the cases of findings, without those that
+def describe_counts(failing: int, looked_at: int, findings: int, vanished: int) -> str:
+    """Describe the numbers of a campaign in which cases failed. `looked_at` counts the cases of findings, without those that
     vanished."""
     from uops.fuzz.campaign import PER_BATCH
     from uops.fuzz.work import BATCH
@@ -134,7 +134,7 @@ def write(s: Summary, directory: Path) -> Json:
 def page(doc: Json, directory: Path) -> str:
     """The document as one page that needs nothing else."""
     return render(
-        HERE / "report.html.j2", doc=doc, counted=_counted(doc), matrix=matrix(doc), dtypes=[d.short for d in _DTYPES],
+        HERE / "report.html.j2", doc=doc, counted=_describe_counts(doc), matrix=matrix(doc), dtypes=[d.short for d in _DTYPES],
         rules=rules(doc), pairs=pairs(doc), oracles=ORACLES, texts=_texts(doc, directory),
     )  # fmt: skip
 
@@ -149,9 +149,9 @@ def render(template: Path, **values: object) -> str:
     return environment.from_string(template.read_text(encoding="utf-8")).render(style=style, **values)
 
 
-def _counted(doc: Json) -> str:
+def _describe_counts(doc: Json) -> str:
     found = doc["findings"]
-    return counted(sum(doc["raw"].values()), sum(f["count"] for f in found), len(found), len(doc["vanished"]))
+    return describe_counts(sum(doc["raw"].values()), sum(f["count"] for f in found), len(found), len(doc["vanished"]))
 
 
 def _texts(doc: Json, directory: Path) -> dict[str, str]:

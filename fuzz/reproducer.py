@@ -28,7 +28,7 @@ from uops.fuzz.schedules import unreadable
 from uops.spec.dialects import Dialect
 from uops.spec.errors import SpecError
 from uops.spec.text import number, show
-from uops.spec.untrusted import described, printable, write_text
+from uops.spec.untrusted import describe_path, printable, write_text
 from uops.spec.verify import verify
 
 Json = dict[str, Any]
@@ -60,7 +60,7 @@ def read(path: Path) -> Reproducer:
     test = corpus.load(path)
     found = _header(path)
     if found is None:
-        raise SpecError(f"{described(path)} has no line {corpus.HEADER.strip()!r}: it is no reproducer")
+        raise SpecError(f"{describe_path(path)} has no line {corpus.HEADER.strip()!r}: it is no reproducer")
     line, about = found
     if wrong := next(chain(_wrong(about, _ABOUT), _wrong(about.get("setup"), _SETUP, "setup.")), None):
         raise _unusable(path, line, wrong)
@@ -135,7 +135,7 @@ def _header(path: Path) -> tuple[int, Json] | None:
 
 
 def _unusable(path: Path, line: int, wrong: str) -> SpecError:
-    head = f"{described(path)}, line {line}: the header {corpus.HEADER.strip()!r}"
+    head = f"{describe_path(path)}, line {line}: the header {corpus.HEADER.strip()!r}"
     return SpecError(f"{head} cannot be used: {printable(wrong)}", line=line, column=1)
 
 

@@ -61,14 +61,14 @@ def main(arguments: list[str]) -> None:
         try:
             _prepare(first[0])
         except BaseException as e:  # also what foreign code raises to end a process
-            answers.write(pack({"broken": _words(e)}))
+            answers.write(pack({"broken": _explain(e)}))
             return
         while (status := _life(first[0], requests, answers)) != 0:
             answers.write(pack({"died": status}))
 
 
-def _words(e: BaseException) -> str:
-    """What is wrong with a backend that cannot be loaded."""
+def _explain(e: BaseException) -> str:
+    """Explain in one line why a backend cannot be loaded."""
     return one_line(str(e)) if isinstance(e, UopsError) else describe(e)
 
 
@@ -125,7 +125,7 @@ class Server:
             subject = self.bench.subject
             version = registry.version(subject.name, subject.backend)
         except BaseException as e:
-            self.tell({"broken": _words(e)})
+            self.tell({"broken": _explain(e)})
             return
         self.tell({"ready": version, "declared": self.bench.declared.to_json(), "pid": os.getpid(),
                    "compiler": subject.target is not None, "together": self.bench.together})  # fmt: skip

@@ -21,7 +21,7 @@ from uops.backends import registry
 from uops.backends.answer import fault as form_fault
 from uops.backends.conformance.judge import Expectation, outputs_of
 from uops.backends.contract import Backend, CompilerBackend
-from uops.backends.frames import said
+from uops.backends.frames import message_of
 from uops.backends.guard import GuardedProgram, Side
 from uops.compiler.config import Config
 from uops.compiler.target import Kernel, Target, load
@@ -171,9 +171,9 @@ def judged_form(
 def raised(e: BaseException) -> Fault:
     """An exception as a fault: its class, its words, and where it was raised."""
     if isinstance(e, MemoryError):
-        return Fault("memory", said(e) or "not enough memory")
+        return Fault("memory", message_of(e) or "not enough memory")
     frames = traceback.extract_tb(e.__traceback__)
     place = f" [{Path(frames[-1].filename).name}: {frames[-1].name}]" if frames else ""
-    words = said(e)
+    words = message_of(e)
     claim = f"{e.claim}: " if isinstance(e, SpecError) and e.claim and e.claim not in words else ""
     return Fault(type(e).__name__.lower(), f"{claim}{words}{place}")

@@ -144,7 +144,7 @@ def _reduced(job: Job, examiner: Examiner) -> Json:
         examiner.renew()  # what a child was asked before may have a say
         return fails(s)
 
-    small = reduce(sample, fails, job.most, again, examiner.keep_on)
+    small = reduce(sample, fails, job.most, again, examiner.require_open)
     last = first if small is sample else last
     about = {"oracle": first.oracle, "setup": job.setup.to_json(), "seed": seed, "case": job.number, "subject": examiner.version(),
              "uops": __version__, "generator": kinds.VERSION, "found": last.to_json()}  # fmt: skip

@@ -211,7 +211,7 @@ _dtypes, _shapes = RULES["_dtype"], RULES["_shape"]
 
 
 def too_many_axes(u: UOp) -> str | None:
-    """What is wrong with a node whose shape would have more than `MOST_AXES`; None of any other."""
+    """The fault of a node whose shape would have more than `MOST_AXES`; None for any other node."""
     if u.__class__ is UOp:
         return None
     try:
@@ -225,8 +225,8 @@ def _too_many(n: int) -> str:
     return f"a shape of {n} axes, where a value has at most {MOST_AXES} (R65)"
 
 
-def _limited(slot: str, value: Any) -> Any:
-    """The value of a property. Raises SpecError for a shape of too many axes."""
+def _limit_axes(slot: str, value: Any) -> Any:
+    """Return the value of a property. Raises SpecError for a shape of too many axes."""
     if slot == "_shape" and len(value) > MOST_AXES:
         raise SpecError(_too_many(len(value)))
     return value
@@ -236,7 +236,7 @@ def _fill(root: UOp, slot: str) -> Any:
     """Compute one property of `root`. A rule reads its sources' properties, which computes them in turn; a graph too deep for
     that is walked iteratively."""
     try:
-        value = _limited(slot, RULES[slot][root.op](root))
+        value = _limit_axes(slot, RULES[slot][root.op](root))
     except RecursionError:
         return _fill_deep(root, slot)
     except _RULE_FAULTS:
@@ -250,7 +250,7 @@ def _derived(u: UOp, slot: str) -> Any:
     if not rules:
         import uops.spec.derive  # noqa: F401 - registers the rules
     try:
-        return _limited(slot, rules[u.op](u))
+        return _limit_axes(slot, rules[u.op](u))
     except SpecError:
         raise
     except _RULE_FAULTS as e:

@@ -168,7 +168,7 @@ class Context:
         for body, owner, inner in pending:
             scope = found.get(body)
             if scope is None:
-                scope = found[body] = Scope(body, scope_nodes(body) if self.bodied else self.order)
+                scope = found[body] = Scope(body, scope_nodes(body) if self.has_bodies else self.order)
             if owner is not None and owner not in scope.owners:
                 scope.owners.append(owner)
             if not (scope.inner if inner else scope.outer):
@@ -177,8 +177,8 @@ class Context:
         return found
 
     @cached_property
-    def bodied(self) -> bool:
-        """Whether the graph has more than one scope."""
+    def has_bodies(self) -> bool:
+        """True if the graph has more than one scope."""
         return any(u.op in BODIED for u in self.order)
 
     @cached_property

@@ -32,7 +32,7 @@ from uops.spec.errors import SpecError
 from uops.spec.fields import FIELDS, coerce
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
-from uops.spec.untrusted import BadFile, described, printable, read_text
+from uops.spec.untrusted import BadFile, describe_path, printable, read_text
 
 MAX_DIGITS = 1234  # of 2 ** dtypes.INDEX_BITS
 MAX_DEPTH = 8
@@ -195,7 +195,7 @@ def parse_file(path: Any) -> UOp:
     try:
         return parse(read_text(path, most=MAX_FILE, pipes=True))
     except SpecError as e:
-        raise SpecError(f"{described(path)}: {printable(str(e))}", claim=e.claim, line=e.line, column=e.column) from e
+        raise SpecError(f"{describe_path(path)}: {printable(str(e))}", claim=e.claim, line=e.line, column=e.column) from e
     except BadFile as e:
         raise SpecError(str(e), line=1, column=1) from e
 

@@ -107,7 +107,7 @@ class _Run:
         return self.keeps(u, plan[-1]) or self.judge_each(u, plan)
 
     def keeps(self, u: UOp, checks: Sequence[Check]) -> bool:
-        """Whether `u` breaks nothing for certain: what nearly every node does."""
+        """Return True if `u` breaks nothing for certain, as nearly every node does."""
         ctx = self.ctx
         try:
             for check in checks:

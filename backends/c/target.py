@@ -82,13 +82,13 @@ class DriverTarget:
 
     def compile(self, source: str) -> bytes:
         """A shared object, from the cache where it is there."""
-        return self.store.made(lambda: self._made(source), self.key, source, usable=lambda binary: is_linkable(binary, ENTRY))
+        return self.store.made(lambda: self._compile(source), self.key, source, usable=lambda binary: is_linkable(binary, ENTRY))
 
     def remake(self, source: str) -> bytes:
-        """A shared object made now, which takes the place of what the cache has."""
-        return self.store.remade(lambda: self._made(source), self.key, source)
+        """Make a shared object anew, in place of what the cache has."""
+        return self.store.remake(lambda: self._compile(source), self.key, source)
 
-    def _made(self, source: str) -> bytes:
+    def _compile(self, source: str) -> bytes:
         return driver.compile_object(self.compiler, source)
 
     def load(self, binary: bytes) -> HostKernel:

@@ -63,6 +63,6 @@ def heading(backend: str, version: str, tier: Tier, schedules: Schedules) -> Jso
 def known(journal: Journal, wanted: Iterable[Case]) -> dict[str, Decided]:
     """What a journal has about the wanted cases, by their ids."""
     ids = {c.id for c in wanted}
-    with journal.understood():
+    with journal.refuse_other_forms():
         found = [Decided.of(line) for line in journal.of("decided") if line["case"] in ids]
     return {d.case: d for d in found}

@@ -138,7 +138,7 @@ class _Judges:
         try:
             pipe.send(job)
             if pipe.poll(TIMEOUT):
-                return job, _tally(job, pipe.recv_bytes(MOST))
+                return job, _read_tally(job, pipe.recv_bytes(MOST))
             ended = f"no answer within {TIMEOUT} s"
         except BadFrame as e:
             ended = str(e)
@@ -163,8 +163,8 @@ class _Judges:
         return found
 
 
-def _tally(job: Job, text: bytes) -> Tally:
-    """What a process says of a chunk, whoever wrote it. Raises BadFrame."""
+def _read_tally(job: Job, text: bytes) -> Tally:
+    """Read the Tally that a process gives of a chunk. Raises BadFrame for anything else."""
     found = header_of(text)
     kinds = {f.name: type(getattr(Tally(job.name), f.name)) for f in fields(Tally)}
     if {k: type(v) for k, v in found.items()} != kinds or not all(isinstance(e, str) for e in found["examples"]):
@@ -196,7 +196,7 @@ def _resume(journal: Journal) -> tuple[dict[str, Tally], set[Job]]:
     """What an earlier run of the same backend had finished."""
     tallies: dict[str, Tally] = {}
     done: set[Job] = set()
-    with journal.understood():
+    with journal.refuse_other_forms():
         for entry in journal.of("chunk"):
             job = Job(entry["name"], entry.pop("chunk"))
             if job not in done:

@@ -229,7 +229,7 @@ def load(store: ObjectCache) -> Native | None:
         return binding.compile_object(text, host, Tier.FAST, entry.SYMBOLS)
 
     image = store.made(make, *named, usable=lambda found: is_linkable(found, *_LINKED))
-    return _loaded(image) or _loaded(store.remade(make, *named))  # from the cache it may be one that does not link
+    return _loaded(image) or _loaded(store.remake(make, *named))  # from the cache it may be one that does not link
 
 
 #: Numbers of NumPy's C interface, the same in NumPy 1 and 2.

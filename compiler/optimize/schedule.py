@@ -24,7 +24,7 @@ from uops.compiler.log import decided, note
 from uops.compiler.loops import in_order
 from uops.compiler.optimize.parallel import free_loops, memory_of
 from uops.compiler.passes.accumulate import identity
-from uops.compiler.passes.idle import gated, held_in
+from uops.compiler.passes.idle import find_held, gated
 from uops.compiler.rewrite import Rewriter
 from uops.compiler.rules import INDEXING
 from uops.compiler.target import PLAIN, Machine
@@ -92,7 +92,7 @@ def begin(sink: UOp) -> Schedule | None:
         return None
     free = free_loops(effect)
     fixed = frozenset(int(r.arg.axis_id) for r in outputs if r not in free)
-    return Schedule(sink.arg.name if sink.arg else "kernel", effect, tuple(outputs), (), fixed, tuple(held_in(sink).items()))
+    return Schedule(sink.arg.name if sink.arg else "kernel", effect, tuple(outputs), (), fixed, tuple(find_held(sink).items()))
 
 
 def sink(s: Schedule) -> UOp:
@@ -163,7 +163,7 @@ def _memory_forbids(s: Schedule, opt: Split) -> str | None:
 
 
 def _split_reorders(s: Schedule, opt: Split) -> str | None:
-    """Why a Split would change the order of iterations that may meet: its new loop nests inside of all others."""
+    """The reason why a Split would change the order of iterations that may meet: its new loop nests inside of all others."""
     r = s.ranges[opt.axis]
     if r.arg.axis_id in s.fixed and (opt.top or any(k > r.arg.axis_id for k in s.fixed)):
         inside = "it counts in the longer steps" if opt.top else "another such axis stands between them"
@@ -172,7 +172,7 @@ def _split_reorders(s: Schedule, opt: Split) -> str | None:
 
 
 def _swap_reorders(s: Schedule, opt: Swap) -> str | None:
-    """Why a Swap would change the order of iterations that may meet."""
+    """The reason why a Swap would change the order of iterations that may meet."""
     low, high = sorted(int(s.ranges[k].arg.axis_id) for k in (opt.axis, opt.other))
     if len(s.fixed & {low, high}) == 2 or (s.fixed & {low, high} and any(low < k < high for k in s.fixed)):
         return f"iterations of axes {opt.axis} and {opt.other}, or between them, may meet in one element (R57, R158)"

@@ -57,9 +57,9 @@ def _may_idle(r: UOp) -> bool:
     return r.src[0].op is not Op.CONST and (bounds is None or bounds[0] <= 0)
 
 
-def held_in(body: UOp) -> Held:
-    """What is known of the memory of a body that `gated` gave: an input of symbolic size is whole, and an element that is read
-    without a gate although some loop may not run is there."""
+def find_held(body: UOp) -> Held:
+    """Find the elements of memory that are there in a body that `gated` gave. An input of symbolic size is whole. An element that is
+    read without a gate, although some loop may not run, is there."""
     found: dict[UOp, Dim] = {m: m.shape[0] for m in nodes_of(body, Op.PARAM) if m.shape and not isinstance(m.shape[0], int)}
     ranges = [r for r in nodes_of(body, Op.RANGE) if _may_idle(r)]
     if not ranges:

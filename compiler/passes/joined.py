@@ -61,7 +61,7 @@ def joined(root: UOp, external: Collection[UOp], machine: Machine) -> UOp:
     chains = _Chains(root.src, external, machine)
     calls, put, k = list[UOp](), dict[UOp, UOp](), 0
     while k < len(root.src):
-        chain, common = chains.longest(k)
+        chain, common = chains.find_longest(k)
         rows = _block(chain, common, machine) if common > 1 else 0
         calls.append(_join(chain, common, rows) if rows else root.src[k])
         if rows:
@@ -82,21 +82,21 @@ class _Chains:
         self.calls, self.external, self.machine = calls, external, machine
         self.uses = Counter(a for c in calls for a in dict.fromkeys(c.src[1:]))
         self._parts: dict[int, Part | None] = {}
-        self._shared: dict[int, int] = {}
+        self._common_loops: dict[int, int] = {}
 
-    def longest(self, k: int) -> tuple[list[Part], int]:
-        """The longest chain that begins with call `k`, and how many loops its parts have in common: 0 where joining cannot pay."""
+    def find_longest(self, k: int) -> tuple[list[Part], int]:
+        """Find the longest chain that begins with call `k`, and how many loops its parts share: 0 where joining cannot pay."""
         first = self.part(k)
         if first is None:
             return [], 0
         chain, passed, common, row = [first], {*first.call.src[1:]}, len(first.loops), 0
-        while found := self.shared(k + len(chain) - 1):
+        while found := self.count_common_loops(k + len(chain) - 1):
             part = self.part(k + len(chain))
             if part is None or part.argument(0) in passed:
                 break
             chain.append(part)
             passed.update(part.call.src[1:])
-            row = row + _row(chain[-2], common) if found >= common else sum(_row(p, found) for p in chain[:-1])
+            row = row + _row_bytes(chain[-2], common) if found >= common else sum(_row_bytes(p, found) for p in chain[:-1])
             common = min(common, found)
             if self.is_hopeless(first, common, row):
                 return chain, 0
@@ -107,13 +107,13 @@ class _Chains:
             self._parts[k] = _part(self.calls[k])
         return self._parts[k]
 
-    def shared(self, k: int) -> int:
-        """How many loops call `k` and the next one have in common, if that is its only reader; else 0."""
-        if k not in self._shared:
-            self._shared[k] = self._find_shared(k)
-        return self._shared[k]
+    def count_common_loops(self, k: int) -> int:
+        """Count the loops that call `k` and the next one have in common, if that is its only reader; else 0."""
+        if k not in self._common_loops:
+            self._common_loops[k] = self._count_common_loops(k)
+        return self._common_loops[k]
 
-    def _find_shared(self, k: int) -> int:
+    def _count_common_loops(self, k: int) -> int:
         writer = self.part(k)
         if writer is None or k + 1 == len(self.calls):
             return 0
@@ -124,13 +124,13 @@ class _Chains:
         return _common(writer, reader, memory) if reader else 0
 
     def is_hopeless(self, first: Part, common: int, row: int) -> bool:
-        """Whether no chain that begins so pays: in a longer one rows have more bytes, and no more loops are common."""
+        """Return True if no chain that begins so pays: in a longer one rows have more bytes, and no more loops are common."""
         extents = [_extent(r) for r in first.loops[:common]]
         return (
             common < 2
             or max(extents) < LEAST_ROWS
             or max(extents[:-1]) < self.machine.cores
-            or row * LEAST_ROWS > _most(self.machine)
+            or row * LEAST_ROWS > _most_bytes(self.machine)
         )
 
 
@@ -186,23 +186,23 @@ def _extent(r: UOp) -> int:
 
 def _block(chain: Sequence[Part], common: int, machine: Machine) -> int:
     """Rows of a block; 0 where joining does not pay."""
-    cache, row = machine.caches[1], sum(_row(p, common) for p in chain[:-1])
+    cache, row = machine.caches[1], sum(_row_bytes(p, common) for p in chain[:-1])
     rows = math.prod(_extent(r) for r in chain[0].loops[:common])
     n = _extent(chain[0].loops[common - 1])
-    most = _most(machine) // row
+    most = _most_bytes(machine) // row
     block = next((k for k in range(min(n, most), LEAST_ROWS - 1, -1) if n % k == 0), 0)
     again = sum(_again(p, common) for p in chain)
     outer = max(_extent(r) for r in chain[0].loops[: common - 1])
     return block if rows * row > cache and again <= cache // 2 and outer >= machine.cores else 0
 
 
-def _row(part: Part, common: int) -> int:
-    """Bytes of one row of what a part leaves."""
+def _row_bytes(part: Part, common: int) -> int:
+    """The bytes of one row of what a part leaves."""
     return _strides(part.loops)[common - 1] * part.effect.src[1].dtype.itemsize
 
 
-def _most(machine: Machine) -> int:
-    """Bytes that a block may have."""
+def _most_bytes(machine: Machine) -> int:
+    """The bytes that a block may have."""
     return min(machine.caches[1] // 2, _MOST_BYTES)
 
 

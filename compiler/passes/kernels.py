@@ -201,7 +201,7 @@ class Finish:
         own = {m: _own(m, k) for k, m in enumerate(memory)}
         bound = substitute(filled, own)
         note("arguments", filled, bound, own, kernel=number)
-        held = {own[m]: self._held(m) for m in memory}
+        held = {own[m]: self._count_held(m) for m in memory}
         key = bound, tuple(kernel.ranges), tuple(held.values())
         found = self.known.get(key)
         if found is None or active() is not None:
@@ -209,9 +209,9 @@ class Finish:
         passed = [self.arguments[m.arg.slot] if m.op is Op.PARAM else m for m in [memory[k] for k in found.memory]]
         return UOp(Op.CALL, (found.body, *passed, *[self.arguments[u.arg.slot] for u in found.named]), CallArg(written=(0,)))
 
-    def _held(self, m: UOp) -> Dim:
-        """How many elements of memory hold a value, from the first on: an input is whole, a realised value fills its Buffer as far
-        as it goes, and of a Buffer of the caller nobody knows (R61)."""
+    def _count_held(self, m: UOp) -> Dim:
+        """Count the elements of memory that hold a value, from the first on. An input is whole, a realised value fills its Buffer
+        as far as it goes, and of a Buffer of the caller nobody knows (R61)."""
         if m in self.realised:
             return total(self.realised[m].shape)
         return 0 if m.op is Op.PARAM and self.arguments[m.arg.slot].op is Op.BUFFER else total(m.shape)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from uops.spec.dtypes import DType
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import BadFile, Damaged, described, parse_json, unseal
+from uops.spec.untrusted import BadFile, Damaged, describe_path, parse_json, unseal
 
 if TYPE_CHECKING:
     from uops.compiler.pattern import Pattern
@@ -71,11 +71,11 @@ def _names(dtypes: tuple[DType, ...]) -> str:
 def index(text: str, path: Path) -> dict[str, Any]:
     """The index of a ledger, from its first two lines. Raises Unreadable."""
     try:
-        found = parse_json(unseal(INDEX, SCHEMA, "", text.encode(errors="surrogateescape")), f"{described(path)}:2")
+        found = parse_json(unseal(INDEX, SCHEMA, "", text.encode(errors="surrogateescape")), f"{describe_path(path)}:2")
         digests = dict[str, str](found["proved"])
         return {"proved": digests, "pages": int(found["pages"]), "sha256": str(found["sha256"])}
     except (Damaged, BadFile, KeyError, TypeError, ValueError) as e:
-        raise Unreadable(f"{described(path)} is no ledger, or is damaged: its index is not as it was written. {ANEW}") from e
+        raise Unreadable(f"{describe_path(path)} is no ledger, or is damaged: its index is not as it was written. {ANEW}") from e
 
 
 #: What to do about a damaged ledger.

@@ -19,7 +19,7 @@ from uops.compiler.prove.admission import ANEW, INDEX, SCHEMA, Unreadable, index
 from uops.compiler.prove.obligations import Plan
 from uops.compiler.prove.verdicts import Status, Verdict
 from uops.spec.record import dataclass
-from uops.spec.untrusted import BadFile, described, parse_json, read_text, seal, write_bytes
+from uops.spec.untrusted import BadFile, describe_path, parse_json, read_text, seal, write_bytes
 
 #: The committed ledger.
 PATH = Path(__file__).with_name("ledger.jsonl")
@@ -71,8 +71,8 @@ def read(path: Path = PATH) -> dict[str, Page]:
     text = "\n".join(lines[:-1])
     if known["sha256"] != hashlib.sha256(text.encode()).hexdigest():
         count = text.count("\n")
-        raise Unreadable(f"{described(path)} is damaged: it has {count} of {known['pages']} pages, or some differ. {ANEW}")
-    pages = (_page(line, f"{described(path)}:{number}") for number, line in enumerate(lines[:-2], 3))
+        raise Unreadable(f"{describe_path(path)} is damaged: it has {count} of {known['pages']} pages, or some differ. {ANEW}")
+    pages = (_page(line, f"{describe_path(path)}:{number}") for number, line in enumerate(lines[:-2], 3))
     return {p.rule: p for p in pages}
 
 

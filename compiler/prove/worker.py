@@ -58,14 +58,14 @@ def _answer(z3: Any, task: dict[str, Any]) -> dict[str, Any]:
         solver.from_string(task["query"])
         result = str(solver.check())
     except (z3.Z3Exception, MemoryError) as e:
-        return {"result": "unknown", "model": {}, "reason": f"{type(e).__name__}: {e}"[:400], "steps": _steps(solver)}
+        return {"result": "unknown", "model": {}, "reason": f"{type(e).__name__}: {e}"[:400], "steps": _count_steps(solver)}
     reason = solver.reason_unknown() if result == "unknown" else ""
     model = _model(z3, solver.model(), task["ask"]) if result == "sat" and task["ask"] else {}
-    return {"result": result, "model": model, "reason": reason, "steps": _steps(solver)}
+    return {"result": result, "model": model, "reason": reason, "steps": _count_steps(solver)}
 
 
-def _steps(solver: Any) -> int:
-    """What a solver has taken of its steps."""
+def _count_steps(solver: Any) -> int:
+    """Count the steps that a solver has taken."""
     found = solver.statistics()
     return int(found.get_key_value("rlimit count")) if "rlimit count" in found.keys() else 0  # noqa: SIM118 - it is no mapping
 

@@ -1,9 +1,10 @@
 """Checks of indices that are data: each names an element that exists, or the realization raises IndexError (R163).
 
-A method that takes a Tensor of indices attaches Checks to the node that it makes, unless the range is proved: by bounds, or by the
-data where nobody else holds their memory. Checks are no part of the graph. `realize` collects those of what it computes: it looks
-at data before the run, and for each computed index the program gives one number more, the index farthest out of range. A node that
-is made unchecked carries the tag UNCHECKED, which tells it from the same node with Checks; no program has the tag.
+A method that takes a Tensor of indices attaches IndexChecks to the node that it makes. It leaves them out where the range is
+proved: by bounds, or by data whose memory nobody else holds. IndexChecks are no part of the graph. `realize` collects those of
+what it computes. It looks at data before the run. For each computed index the program gives one number more, the index farthest
+out of range.
+A node that is made unchecked carries the tag UNCHECKED, which tells it from the same node with IndexChecks; no program has the tag.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ _UNSIGNED = {d.itemsize: np.dtype(d.name) for d in (dt.uint8, dt.uint16, dt.uint
 _SAME_ELEMENTS = frozenset({Op.RESHAPE, Op.PERMUTE, Op.FLIP, Op.EXPAND, Op.CAST})
 
 
-class Check(NamedTuple):
-    """Elements of `node` count elements of `extent`, negative ones from the end. `method` and `axis` are the user's; the axis is
-    None where the Tensor is flattened."""
+class IndexCheck(NamedTuple):
+    """The claim that each element of `node` names one of `extent` elements, negative ones from the end. `method` and `axis` are
+    those of the user's call; the axis is None where the Tensor is flattened."""
 
     node: UOp
     extent: int
@@ -50,7 +51,7 @@ class Check(NamedTuple):
 
     @property
     def is_proved(self) -> bool:
-        """Whether there is nothing to look at later: no index, bounds in range, or data in range that nobody may change."""
+        """Return True if nothing is left to look at: no index, bounds in range, or data in range that nobody may change."""
         bounds = self.node.min_max
         return 0 in self.node.shape or (bounds is not None and self.holds(*bounds)) or self._is_of_data()
 
@@ -88,12 +89,12 @@ class Check(NamedTuple):
     # Computed indices
 
     def farthest(self, index: UOp) -> UOp:
-        """What `judge` takes, of the indices as the program has them."""
+        """The node whose value `judge` takes; `index` stands for the indices in the program."""
         return _farthest(index, self.least)
 
     def judge(self, number: storage.Array) -> None:
         """Raise SpecIndexError if the value of `farthest` says that an index is out of range."""
-        found, word = int(np.asarray(number).item()), _word(self.node.dtype)
+        found, word = int(np.asarray(number).item()), _unsigned_word(self.node.dtype)
         if found >= self.extent - self.least:
             index = (found + self.least) % (1 << word.bits)
             is_negative = self.node.dtype.is_signed and index >> (word.bits - 1)
@@ -109,11 +110,11 @@ class Check(NamedTuple):
         )
 
 
-_checks: weakref.WeakKeyDictionary[UOp, tuple[Check, ...]] = weakref.WeakKeyDictionary()
+_checks: weakref.WeakKeyDictionary[UOp, tuple[IndexCheck, ...]] = weakref.WeakKeyDictionary()
 
 
-def attach(u: UOp, checks: tuple[Check, ...], unchecked: bool = False) -> UOp:
-    """`u` with those of its Checks that nothing proves; with the tag in their place if it is to be unchecked."""
+def attach(u: UOp, checks: tuple[IndexCheck, ...], unchecked: bool = False) -> UOp:
+    """`u` with those of its IndexChecks that nothing proves; with the tag in their place if it is to be unchecked."""
     open_ = tuple(c for c in checks if not c.is_proved)
     if not open_:
         return u
@@ -123,8 +124,8 @@ def attach(u: UOp, checks: tuple[Check, ...], unchecked: bool = False) -> UOp:
     return u
 
 
-def checks_of(u: UOp) -> tuple[Check, ...]:
-    """The Checks that come with a node."""
+def checks_of(u: UOp) -> tuple[IndexCheck, ...]:
+    """The IndexChecks that come with a node."""
     return _checks.get(u, ())
 
 
@@ -140,12 +141,12 @@ def strip_tags(root: UOp) -> UOp:
 @functools.lru_cache(256)
 def _farthest(index: UOp, least: int) -> UOp:
     """The greatest of the indices, counted from the least one allowed, in unsigned words."""
-    counted = B.cast(index, _word(index.dtype))
+    counted = B.cast(index, _unsigned_word(index.dtype))
     if least:
         counted = B.add(counted, B.const(-least, counted.dtype))
     return B.reduce(counted, Op.MAX, range(len(index.shape))) if index.shape else counted
 
 
-def _word(d: DType) -> DType:
+def _unsigned_word(d: DType) -> DType:
     """Unsigned words of as many bits as an index has."""
     return dt.DTYPES[f"uint{d.bits or dt.int64.bits}"]

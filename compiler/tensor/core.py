@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.checks import Check, attach, checks_of
+from uops.compiler.tensor.checks import IndexCheck, attach, checks_of
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, weak
-from uops.compiler.tensor.faults import fault, shown, whole
+from uops.compiler.tensor.faults import fault, spell, whole
 from uops.compiler.tensor.realize import compute
 from uops.spec import build as B
 from uops.spec.dtypes import DType, promote
@@ -36,15 +36,15 @@ class Step(NamedTuple):
     op: Op
     src: tuple[UOp, ...]
     arg: Any
-    checks: tuple[Check, ...] = ()
+    checks: tuple[IndexCheck, ...] = ()
     tag: Any = None
 
     @classmethod
     def of(cls, u: UOp) -> Step | None:
         return cls(u.op, u.src[1:], u.arg, checks_of(u), u.tag) if u.op in VIEWS else None
 
-    def upon(self, u: UOp) -> UOp:
-        """The step from another node."""
+    def replay_on(self, u: UOp) -> UOp:
+        """The step again, from node `u`."""
         return attach(UOp(self.op, (u, *self.src), self.arg, self.tag), self.checks)
 
 
@@ -112,11 +112,11 @@ class Core:
         Raises SpecIndexError, an IndexError, where an index that is data or computed is out of range; nothing is held then. With
         `unchecked` nobody looks (R163); `use` says what holds where it is None.
         """
-        tensors: tuple[Core, ...] = (self, *(self._tensor("what is realized", t) for t in others))
+        tensors: tuple[Core, ...] = (self, *(self._require_tensor("what is realized", t) for t in others))
         for t in tensors:
             t.uop = storage.known(t.uop) or t.uop
         if backend is not None and not isinstance(backend, str):
-            raise fault("realize", None, f"a backend is named, got {shown(backend)}", SpecTypeError)
+            raise fault("realize", None, f"a backend is named, got {spell(backend)}", SpecTypeError)
         missing = [u for u in dict.fromkeys(t.uop for t in tensors) if storage.value_of(u) is None]
         if missing:
             computed = compute(missing, backend, unchecked)
@@ -161,7 +161,7 @@ class Core:
         for step in next(steps for r, steps in self._links if r() is root):
             if step is None:
                 raise fault("assign", "STORE.C2", f"this Tensor of shape {self.shape} is a view with padding or repetition")
-            uop = step.upon(uop)
+            uop = step.replay_on(uop)
         return uop
 
     def _assigned(self, value: Operand) -> UOp:
@@ -188,8 +188,8 @@ class Core:
             return value
         raise fault("", None, f"an operand is a Tensor, an array or a number, got {type(value).__name__}", SpecTypeError)
 
-    def _tensor(self, what: str, value: Any) -> Self:
-        """An argument that is a Tensor. Raises SpecTypeError for anything else."""
+    def _require_tensor(self, what: str, value: Any) -> Self:
+        """Return an argument that is a Tensor. Raises SpecTypeError for anything else."""
         is_tensor: bool = isinstance(value, Core)
         if not is_tensor:
             raise fault("", None, f"{what} is a Tensor, got {type(value).__name__}", SpecTypeError)
@@ -215,7 +215,7 @@ class Core:
         """A non-negative axis."""
         given = axis if type(axis) is int else whole(axis)
         if not -self.ndim <= given < self.ndim:
-            raise fault(method, claim, f"axis {shown(axis)} of shape {self.shape}", SpecIndexError)
+            raise fault(method, claim, f"axis {spell(axis)} of shape {self.shape}", SpecIndexError)
         return given % self.ndim
 
     def _vector_axis(self, method: str, axis: int) -> int | None:

@@ -14,11 +14,11 @@ from typing import Any, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, holding
-from uops.compiler.tensor.faults import fault, shown, whole
+from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, pick_integer
+from uops.compiler.tensor.faults import fault, spell, whole
 from uops.compiler.tensor.indexing import Indexing, position_dtype
 from uops.compiler.tensor.movement import extents, flat
-from uops.compiler.tensor.numbers import fitting, number
+from uops.compiler.tensor.numbers import check_fit, number
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.compositions import arange
@@ -53,7 +53,7 @@ def _count(first: Number, end: Number, step: Number) -> int:
     except (OverflowError, ValueError):
         finite = False
     if not finite:
-        raise fault("arange", None, f"no finite sequence from {shown(first)} to {shown(end)} by {shown(step)}")
+        raise fault("arange", None, f"no finite sequence from {spell(first)} to {spell(end)} by {spell(step)}")
     return max(0, found)
 
 
@@ -61,7 +61,7 @@ def _as_float(value: Number) -> float:
     try:
         return float(value)
     except OverflowError as e:
-        raise fault("", None, f"{shown(value)} is no finite float") from e
+        raise fault("", None, f"{spell(value)} is no finite float") from e
 
 
 class Creation(Indexing):
@@ -74,7 +74,7 @@ class Creation(Indexing):
         """`value` everywhere; a lazy constant, without memory."""
         dims, value = extents("full", (shape,)), number(value)
         d = default_dtype(value) if dtype is None else as_dtype(dtype)
-        return cls.of(B.const(fitting(value, d), d))._broadcast("full", "EXPAND.C2", dims)
+        return cls.of(B.const(check_fit(value, d), d))._broadcast("full", "EXPAND.C2", dims)
 
     @classmethod
     def zeros(cls, *shape: Any, dtype: DTypeLike = dt.float32) -> Self:
@@ -114,8 +114,8 @@ class Creation(Indexing):
         ends = (first, first + step * (n - 1)) if n else (0,)
         if asked is not None:
             for v in ends:
-                fitting(v, asked)
-        inner = holding(*ends, first=(asked,) if asked and asked.bits >= 32 else ())
+                check_fit(v, asked)
+        inner = pick_integer(*ends, first=(asked,) if asked and asked.bits >= 32 else ())
         steps = cls.of(arange(whole(n), inner))
         if step != 1 or first:
             steps = steps * B.wrap(step, inner) + B.wrap(first, inner)  # the sums fit, so that products may wrap
@@ -197,6 +197,6 @@ class Creation(Indexing):
         dims, width, found = extents("randint", shape), high - low, as_dtype(dtype)
         if not 0 < width <= 2**32:
             raise fault("randint", None, f"low {low} and high {high}")
-        fitting(low, found), fitting(high - 1, found)
+        check_fit(low, found), check_fit(high - 1, found)
         word = cls._bits(math.prod(dims), dt.uint32).cast(dt.uint64)
         return ((word * width >> 32).cast(dt.int64) + low).cast(found).reshape(dims)

@@ -11,14 +11,14 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from uops.compiler.tensor.faults import fault, shown
+from uops.compiler.tensor.faults import fault, spell
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType, Kind, promote
 from uops.spec.errors import SpecTypeError
 from uops.spec.node import UOp
 
-__all__ = ["ACCUMULATE", "Number", "accumulator", "as_dtype", "default_dtype", "floating", "holding", "promote", "weak"]
+__all__ = ["ACCUMULATE", "Number", "accumulator", "as_dtype", "default_dtype", "floating", "pick_integer", "promote", "weak"]
 
 Number = bool | int | float
 DTypeLike = DType | str | Any
@@ -60,7 +60,7 @@ def as_dtype(d: DTypeLike) -> DType:
         found = dt.DTYPES.get(_ALIASES.get(name, name)) or dt.SHORT.get(name) if isinstance(name, str) else None
     if found is None or found not in ACCUMULATE:
         raise fault(
-            "", None, f"{shown(d)} is no dtype of a Tensor; those are {', '.join(x.name for x in ACCUMULATE)} (R24)", SpecTypeError
+            "", None, f"{spell(d)} is no dtype of a Tensor; those are {', '.join(x.name for x in ACCUMULATE)} (R24)", SpecTypeError
         )
     return found
 
@@ -85,17 +85,17 @@ def default_dtype(value: Number) -> DType:
         return dt.bool_
     if isinstance(value, float):
         return dt.float32
-    return holding(value, value)
+    return pick_integer(value, value)
 
 
-def holding(*values: int, first: tuple[DType, ...] = ()) -> DType:
-    """The first of `first`, int32, int64 and uint64 that holds all of these integers. Raises SpecValueError."""
+def pick_integer(*values: int, first: tuple[DType, ...] = ()) -> DType:
+    """Pick the first of `first`, int32, int64 and uint64 that holds all of these integers. Raises SpecValueError if none does."""
     low, high = min(values), max(values)
     for d in (*first, dt.int32, dt.int64, dt.uint64):
         if d.min <= low and high <= d.max:
             return d
     given = (
-        f"{shown(low)} is no value of an integer dtype" if low == high else f"no integer dtype holds {shown(low)} to {shown(high)}"
+        f"{spell(low)} is no value of an integer dtype" if low == high else f"no integer dtype holds {spell(low)} to {spell(high)}"
     )
     raise fault("", "CONST.C2", given)
 

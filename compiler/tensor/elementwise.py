@@ -14,7 +14,7 @@ from uops.compiler.tensor.core import Operand
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, default_dtype, floating, promote, weak
 from uops.compiler.tensor.faults import claim_of, fault
 from uops.compiler.tensor.movement import Movement
-from uops.compiler.tensor.numbers import fitting, number
+from uops.compiler.tensor.numbers import check_fit, number
 from uops.compiler.tensor.powers import integer_power, whole_power
 from uops.compiler.tensor.remainder import floor_divide, remainder
 from uops.spec import build as B
@@ -86,13 +86,13 @@ class Elementwise(Movement):
 
     def idiv(self, other: Operand, reverse: bool = False) -> Self:
         """floor(a / b), of floats as in NumPy; 0 where an integer divisor is 0 (R01, R03)."""
-        return self._divided("idiv", Op.IDIV, floor_divide, other, reverse)
+        return self._divide("idiv", Op.IDIV, floor_divide, other, reverse)
 
     def mod(self, other: Operand, reverse: bool = False) -> Self:
         """a - b * floor(a / b), of floats exact and rounded once; a where an integer divisor is 0 (R02, R03)."""
-        return self._divided("mod", Op.MOD, remainder, other, reverse)
+        return self._divide("mod", Op.MOD, remainder, other, reverse)
 
-    def _divided(self, method: str, op: Op, of_floats: Callable[[UOp, UOp], UOp], other: Operand, reverse: bool) -> Self:
+    def _divide(self, method: str, op: Op, of_floats: Callable[[UOp, UOp], UOp], other: Operand, reverse: bool) -> Self:
         a, b = self._pair(other, reverse)
         common = promote(a.dtype, b.dtype)
         if not common.is_float:
@@ -416,7 +416,7 @@ class Elementwise(Movement):
     def full_like(self, value: Number, dtype: DTypeLike | None = None) -> Self:
         """`value` in this shape, and in this dtype unless another is given."""
         d = self.dtype if dtype is None else as_dtype(dtype)
-        return self.of(B.const(fitting(number(value), d), d))._broadcast("full_like", "EXPAND.C2", self.shape)
+        return self.of(B.const(check_fit(number(value), d), d))._broadcast("full_like", "EXPAND.C2", self.shape)
 
     def zeros_like(self, dtype: DTypeLike | None = None) -> Self:
         return self.full_like(0, dtype)

@@ -17,7 +17,7 @@ from uops.compiler.tensor.core import Core
 from uops.compiler.tensor.create import Creation
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, default_dtype
 from uops.compiler.tensor.faults import fault
-from uops.compiler.tensor.numbers import array_of_numbers, fitting
+from uops.compiler.tensor.numbers import array_of_numbers, check_fit
 from uops.spec import build as B
 from uops.spec.dtypes import DType
 from uops.spec.errors import SpecTypeError, SpecValueError
@@ -43,7 +43,7 @@ class Exchange(Creation):
             node = data
         elif isinstance(data, (bool, int, float)) and not isinstance(data, np.generic):
             d = wanted or default_dtype(data)
-            node = B.const(fitting(data, d), d)
+            node = B.const(check_fit(data, d), d)
         else:
             node = storage.leaf(_array(data, wanted))
         self.uop, self._links = node if wanted is None else B.cast(node, wanted), ()

@@ -25,13 +25,13 @@ def fault(method: str, claim: str | None, detail: str, kind: type[SpecError] = S
 
     It names the method that the user called, which may have called `method`.
     """
-    name = _called(sys._getframe(1)) or method
+    name = _find_method(sys._getframe(1)) or method
     said = "" if claim is None else f" [{claim}: {_claims(claim.partition('.')[0])[claim]}]"
     return kind(f"Tensor{'' if name == '__init__' else '.' + name}: {detail}{said}", claim=claim)
 
 
-def _called(frame: FrameType | None) -> str:
-    """The outermost method on the stack from here to the user's code; an operator has the name of its method."""
+def _find_method(frame: FrameType | None) -> str:
+    """Find the name of the outermost method on the stack from here to the user's code; an operator has the name of its method."""
     names: list[str] = []
     while frame is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         code = frame.f_code
@@ -51,14 +51,14 @@ def whole(v: Any) -> int:
     try:
         found = operator.index(v)
     except TypeError as e:
-        raise fault("", None, f"a size, axis or amount of a Tensor is an integer, got {shown(v)}", SpecTypeError) from e
+        raise fault("", None, f"a size, axis or amount of a Tensor is an integer, got {spell(v)}", SpecTypeError) from e
     if found.bit_length() > _SIZE_BITS:
-        raise fault("", None, f"a size, axis or amount of a Tensor has at most {_SIZE_BITS} bits, got {shown(v)}")
+        raise fault("", None, f"a size, axis or amount of a Tensor has at most {_SIZE_BITS} bits, got {spell(v)}")
     return found
 
 
-def shown(v: Any) -> str:
-    """A value as an error shows it: cut where it is long, and without digits where Python would refuse to spell them."""
+def spell(v: Any) -> str:
+    """Spell a value for an error: cut where it is long, and without digits where Python would refuse to spell them."""
     if isinstance(v, int) and v.bit_length() > _SHOWN_BITS:
         return f"<integer of {v.bit_length()} bits>"
     try:
@@ -68,14 +68,14 @@ def shown(v: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-def listed(v: Any, what: str) -> list[Any]:
-    """The elements of a sequence. Raises SpecTypeError for what has none, and for text."""
+def to_list(v: Any, what: str) -> list[Any]:
+    """List the elements of a sequence. Raises SpecTypeError for what has none, and for text."""
     if not isinstance(v, (str, bytes)):
         try:
             return list(v)
         except TypeError:
             pass
-    raise fault("", None, f"{what} are a sequence, got {shown(v)}", SpecTypeError)
+    raise fault("", None, f"{what} are a sequence, got {spell(v)}", SpecTypeError)
 
 
 def claim_of(op: Op, text: str) -> str:

@@ -7,7 +7,7 @@
 4. The results are packed in a Tuple, of which `Function(Tuple(results), inputs, captured)` is made.
 5. Each Tensor returned is a GetTuple; the containers of the result are kept.
 
-A function may call others: their bodies own their Params. Checks of indices in a body are attached to the Function, of what the
+A function may call others: their bodies own their Params. IndexChecks in a body are attached to the Function, of what the
 indices are with these arguments (`uops.compiler.tensor.checks`).
 """
 
@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.checks import UNCHECKED, Check, attach, checks_of
+from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach, checks_of
 from uops.compiler.tensor.realize import tracing
 from uops.compiler.tensor.tensor import Tensor
 from uops.spec import build as B
@@ -90,24 +90,24 @@ def _tensors(value: Any) -> list[Tensor]:
 
 def _closed(values: list[UOp], order: list[UOp], inputs: list[UOp]) -> tuple[list[UOp], list[UOp]]:
     """The values in terms of Params, and the captured Buffers, which are arguments after the inputs. `order` has their nodes."""
-    done = _placed({u: B.param(slot, u.shape, u.dtype) for slot, u in enumerate(inputs)})
+    done = _map_stand_ins({u: B.param(slot, u.shape, u.dtype) for slot, u in enumerate(inputs)})
     captured = [u for u in order if u.op is Op.BUFFER and u not in done]
     done |= {u: B.param(len(inputs) + k, u.shape, u.dtype) for k, u in enumerate(captured)}
     _rebuild(order, done)
     return [done[v] for v in values], captured
 
 
-def _hoist_checks(order: list[UOp], arguments: dict[UOp, UOp]) -> tuple[Check, ...]:
-    """The Checks of indices in the body, with the arguments in place of their stand-ins: they hold of each call."""
-    done = _placed(arguments)
+def _hoist_checks(order: list[UOp], arguments: dict[UOp, UOp]) -> tuple[IndexCheck, ...]:
+    """The IndexChecks in the body, with the arguments in place of their stand-ins: they hold of each call."""
+    done = _map_stand_ins(arguments)
     checks = [c for u in order for c in checks_of(u)]
     for c in checks:
         _rebuild(scope_nodes(c.node), done)
     return tuple(dict.fromkeys(c._replace(node=done[c.node]) for c in checks))
 
 
-def _placed(values: dict[UOp, UOp]) -> dict[UOp, UOp]:
-    """What stands for each stand-in and for the memory that it is a Reshape of."""
+def _map_stand_ins(values: dict[UOp, UOp]) -> dict[UOp, UOp]:
+    """Map each stand-in, and the memory that it is a Reshape of, to its value."""
     done = dict(values)
     for u, value in values.items():
         if u.op is Op.RESHAPE:

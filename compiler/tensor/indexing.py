@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from uops.compiler.tensor.checks import Check, attach
+from uops.compiler.tensor.checks import IndexCheck, attach
 from uops.compiler.tensor.core import Core, Shape, Step
-from uops.compiler.tensor.faults import fault, shown, whole
+from uops.compiler.tensor.faults import fault, spell, whole
 from uops.compiler.tensor.networks import Networks
 from uops.spec import build as B
 from uops.spec import dtypes as dt
@@ -97,14 +97,14 @@ class Indexing(Networks):
             try:
                 r = range(*item.indices(n))
             except (TypeError, ValueError) as e:
-                raise fault("__getitem__", "SHRINK.C1", f"{shown(item)} of an axis of {n}: {e}") from e
+                raise fault("__getitem__", "SHRINK.C1", f"{spell(item)} of an axis of {n}: {e}") from e
             if r.step < 0:
                 return _Cut(r[-1] if len(r) else 0, len(r), -r.step, reverse=True)
             return _Cut(r.start if len(r) else 0, len(r), r.step)
         if isinstance(item, Core):
             return _Cut(0, n)
         if not -n <= item < n:
-            raise fault("__getitem__", "SHRINK.C2", f"index {shown(item)} of axis {axis} of shape {self.shape}", SpecIndexError)
+            raise fault("__getitem__", "SHRINK.C2", f"index {spell(item)} of axis {axis} of shape {self.shape}", SpecIndexError)
         return _Cut(int(item) % n, 1, dropped=True)
 
     def _cut(self, cuts: Sequence[_Cut], new: Sequence[bool]) -> Self:
@@ -174,7 +174,7 @@ class Indexing(Networks):
         linear = self._linear(indices, sizes, shape)
         picked = front.flatten(0, len(axes) - 1) if len(axes) > 1 else front
         named = [k for k, i in enumerate(i for i in items if i is not None) if isinstance(i, Core)]
-        checks = [Check(i.uop, n, method, None if flattened else k) for i, n, k in zip(indices, sizes, named)]
+        checks = [IndexCheck(i.uop, n, method, None if flattened else k) for i, n, k in zip(indices, sizes, named)]
         node = attach(B.at(picked.uop, linear.reshape(-1).uop), tuple(checks), unchecked)
         out = picked._moved(node).reshape(shape + front.shape[len(axes) :])
         before = axes[0] if together else 0
@@ -217,7 +217,7 @@ class Indexing(Networks):
         No other extent of `index` exceeds this Tensor's. An index out of range raises IndexError when the value is realized; with
         `unchecked` nobody looks (R163). Spec: Index of the flattened Tensor at the row-major position.
         """
-        k, index = self._axis("gather", dim, "INDEX.C2"), self._tensor("index", index)
+        k, index = self._axis("gather", dim, "INDEX.C2"), self._require_tensor("index", index)
         if index.ndim != self.ndim or any(m > n for j, (m, n) in enumerate(zip(index.shape, self.shape)) if j != k):
             raise fault("gather", "INDEX.C2", f"index of shape {index.shape} for {self.shape}, axis {dim}")
         if not index.dtype.is_integer:
@@ -231,7 +231,7 @@ class Indexing(Networks):
             total = t if total is None else total * n + t
         assert total is not None
         place = named if self.ndim == 1 else named._within(self.shape[k]).where(total, -1)
-        checks = (Check(index.uop, self.shape[k], "gather", k),)
+        checks = (IndexCheck(index.uop, self.shape[k], "gather", k),)
         return self.of(attach(B.at(self.flatten().uop, place.reshape(-1).uop), checks, unchecked)).reshape(index.shape)
 
     def one_hot(self, num_classes: int) -> Self:

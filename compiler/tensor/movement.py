@@ -12,7 +12,7 @@ import numpy as np
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.core import Core, Shape, Step
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, weak
-from uops.compiler.tensor.faults import fault, listed, shown, whole
+from uops.compiler.tensor.faults import fault, spell, to_list, whole
 from uops.compiler.tensor.numbers import number
 from uops.spec import build as B
 from uops.spec import dtypes as dt
@@ -47,7 +47,7 @@ def _pair(method: str, given: Any) -> tuple[int, int]:
     try:
         first, last = given
     except (TypeError, ValueError) as e:
-        raise fault(method, None, f"{shown(given)} is no pair of integers", SpecTypeError) from e
+        raise fault(method, None, f"{spell(given)} is no pair of integers", SpecTypeError) from e
     return whole(first), whole(last)
 
 
@@ -131,7 +131,7 @@ class Movement(Core):
 
         A negative amount takes elements away. A value other than zero is a Where over the padded mask.
         """
-        pairs, filling = self._pairs(listed(padding, "amounts of padding")), number(value)
+        pairs, filling = self._pairs(to_list(padding, "amounts of padding")), number(value)
         t = self.shrink([(max(0, -a), n - max(0, -b)) for (a, b), n in zip(pairs, self.shape)])
         grown = [(max(0, a), max(0, b)) for a, b in pairs]
         if not any(a or b for a, b in grown):
@@ -156,7 +156,7 @@ class Movement(Core):
 
     def shrink(self, bounds: Sequence[tuple[int, int] | None]) -> Self:
         """Elements first to last - 1 of each axis; None keeps the axis."""
-        given = bounds if isinstance(bounds, list) else listed(bounds, "bounds")
+        given = bounds if isinstance(bounds, list) else to_list(bounds, "bounds")
         if len(given) != self.ndim:
             raise fault("shrink", "SHRINK.C5", f"{len(given)} bounds for shape {self.shape}")
         kept = [(0, n) if b is None else _pair("shrink", b) for b, n in zip(given, self.shape)]
@@ -206,7 +206,7 @@ class Movement(Core):
     def unflatten(self, dim: int, sizes: Sequence[int]) -> Self:
         """One axis as several, one of which may be -1."""
         dim = self._axis("unflatten", dim, "RESHAPE.C2")
-        return self.reshape(self.shape[:dim] + tuple(listed(sizes, "sizes")) + self.shape[dim + 1 :])
+        return self.reshape(self.shape[:dim] + tuple(to_list(sizes, "sizes")) + self.shape[dim + 1 :])
 
     def split(self, sizes: Sizes, dim: int = 0) -> tuple[Self, ...]:
         """Parts along `dim`: of one size, the last perhaps smaller, or of the sizes listed."""

@@ -102,7 +102,7 @@ class Networks(Reduction):
 
         out[n, o, y] = bias[o] + sum over c, k of x[n, group(o), c, y * stride + k * dilation - padding] * weight[o, c, k].
         """
-        weight, groups = self._tensor("weight", weight), whole(groups)
+        weight, groups = self._require_tensor("weight", weight), whole(groups)
         n = weight.ndim - 2
         if n < 1 or groups < 1 or self.ndim != weight.ndim or self.shape[1] != groups * weight.shape[1] or weight.shape[0] % groups:
             raise fault("conv2d", "MUL.C3", f"input {self.shape}, weight {weight.shape}, {groups} groups")
@@ -116,7 +116,7 @@ class Networks(Reduction):
         w = weight.cast(inner).reshape(1, groups, each, *(1,) * n, channels, *kernel)
         last = tuple(range(t.ndim - n - 1, t.ndim))
         out = (t * w).sum(last, dtype=inner).reshape(batch, out_channels, *spatial)
-        return (out if bias is None else out + self._tensor("bias", bias).reshape(1, -1, *(1,) * n)).cast(outer)
+        return (out if bias is None else out + self._require_tensor("bias", bias).reshape(1, -1, *(1,) * n)).cast(outer)
 
     def max_pool2d(self, kernel_size: Sizes = 2, stride: Sizes | None = None, dilation: Sizes = 1, padding: Sizes = 0) -> Self:
         """The greatest element of each window of the last axes; padding is below every value. The stride defaults to the kernel."""
@@ -164,10 +164,10 @@ class Networks(Reduction):
         """(x - mean) * (weight * invstd) + bias, each a vector along `axis`: the form used at inference."""
         k = self._axis("batchnorm", axis)
         shape = tuple(n if j == k else 1 for j, n in enumerate(self.shape))
-        scale = self._tensor("invstd", invstd)
-        scale = scale if weight is None else self._tensor("weight", weight) * scale
-        out = (self - self._tensor("mean", mean).reshape(shape)) * scale.reshape(shape)
-        return out if bias is None else out + self._tensor("bias", bias).reshape(shape)
+        scale = self._require_tensor("invstd", invstd)
+        scale = scale if weight is None else self._require_tensor("weight", weight) * scale
+        out = (self - self._require_tensor("mean", mean).reshape(shape)) * scale.reshape(shape)
+        return out if bias is None else out + self._require_tensor("bias", bias).reshape(shape)
 
     def scaled_dot_product_attention(
         self, key: Self, value: Self, attn_mask: Self | None = None, is_causal: bool = False, scale: float | None = None
@@ -177,7 +177,7 @@ class Networks(Reduction):
         A bool mask hides where it is false, any other is added; `is_causal` hides what lies after the query's position. Scores
         are kept in the accumulation dtype.
         """
-        key, value = self._tensor("key", key), self._tensor("value", value)
+        key, value = self._require_tensor("key", key), self._require_tensor("value", value)
         if self.ndim < 2 or key.ndim < 2 or value.ndim < 2 or key.shape[-1] != self.shape[-1] or key.shape[-2] != value.shape[-2]:
             raise fault("scaled_dot_product_attention", "MUL.C3", f"query {self.shape}, key {key.shape}, value {value.shape}")
         inner, _ = accumulator(promote(self.dtype, key.dtype), None)
@@ -187,7 +187,7 @@ class Networks(Reduction):
                 raise fault("scaled_dot_product_attention", None, "is_causal and a mask exclude each other")
             attn_mask = scores._below("scaled_dot_product_attention", 0)
         if attn_mask is not None:
-            attn_mask = self._tensor("attn_mask", attn_mask)
+            attn_mask = self._require_tensor("attn_mask", attn_mask)
             scores = attn_mask.where(scores, -math.inf) if attn_mask.dtype is dt.bool_ else scores + attn_mask
         return scores.softmax(-1).cast(promote(self.dtype, value.dtype)).matmul(value)
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from uops.compiler.runtime import numpy_dtype
-from uops.compiler.tensor.dtypes import Number, holding
-from uops.compiler.tensor.faults import fault, shown
+from uops.compiler.tensor.dtypes import Number, pick_integer
+from uops.compiler.tensor.faults import fault, spell
 from uops.spec import build as B
 from uops.spec import dtypes as dt
 from uops.spec.dtypes import DType
@@ -35,11 +35,11 @@ def number(value: Any) -> Number:
     raise fault("", None, f"expected a number, got {type(value).__name__}", SpecTypeError)
 
 
-def fitting(value: Number, d: DType) -> Number:
-    """`value`, which `d` holds but for a fraction and rounding. Raises SpecValueError."""
+def check_fit(value: Number, d: DType) -> Number:
+    """Return `value`, which `d` holds but for a fraction and rounding. Raises SpecValueError if it does not."""
     finite = not isinstance(value, float) or math.isfinite(value)
     if d.is_integer and not (finite and d.min <= math.trunc(value) <= d.max):
-        raise fault("", "CONST.C2", f"{shown(value)} is no value of {d}, which holds {d.min} to {d.max}")
+        raise fault("", "CONST.C2", f"{spell(value)} is no value of {d}, which holds {d.min} to {d.max}")
     return value
 
 
@@ -55,7 +55,7 @@ def array_of_numbers(listed: list[Any] | tuple[Any, ...], found: Array, wanted: 
         return _by_default(found)
     if wanted.is_integer and found.size:
         for extreme in (found.min(), found.max()):
-            fitting(extreme.item(), wanted)
+            check_fit(extreme.item(), wanted)
     if wanted.is_float and wanted not in _NATIVE:
         return found
     if wanted.is_integer and found.dtype.kind == "f":  # trunc: the fraction of a float below 0 is lost, too
@@ -79,14 +79,14 @@ def _by_default(found: Array) -> Array:
     if found.dtype.kind == "b":
         return found
     low, high = (int(found.min()), int(found.max())) if found.size else (0, 0)
-    return found.astype(numpy_dtype(holding(low, high)))
+    return found.astype(numpy_dtype(pick_integer(low, high)))
 
 
 def _one_by_one(elements: Array, wanted: DType | None) -> Array:
     values = [number(v) for v in elements.flat]
     if wanted is None:
         whole = [v for v in values if not isinstance(v, float)]
-        wanted = holding(*whole) if len(whole) == len(values) else dt.float32
-    converted = [B.convert(fitting(v, wanted), wanted) for v in values]
+        wanted = pick_integer(*whole) if len(whole) == len(values) else dt.float32
+    converted = [B.convert(check_fit(v, wanted), wanted) for v in values]
     narrow = wanted.is_float and wanted not in _NATIVE  # float64 holds the rounded values
     return np.array(converted, np.float64 if narrow else numpy_dtype(wanted)).reshape(elements.shape)

@@ -24,7 +24,7 @@ from uops.spec.ops import Op
 from uops.spec.result import Result
 
 if TYPE_CHECKING:
-    from uops.compiler.tensor.checks import Check
+    from uops.compiler.tensor.checks import IndexCheck
 
 DEFAULT_BACKEND = "llvm"
 #: Programs kept per thread, the least recently used dropped first.
@@ -34,7 +34,7 @@ CACHE_SIZE = 256
 Program = Callable[[Mapping[str, Any]], Result]
 Runner = Callable[[UOp, str], Program]
 _BODIED = frozenset({Op.FUNCTION, Op.CALL})
-#: What Checks of indices are attached to.
+#: What IndexChecks are attached to.
 _CHECKED = frozenset({Op.INDEX, Op.FUNCTION})
 
 
@@ -103,7 +103,7 @@ def compute(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = 
     return [(value, c is u) for value, c, u in zip(values, closed, nodes)]
 
 
-def _explain(checks: Iterable[Check], backend: str | None) -> None:
+def _explain(checks: Iterable[IndexCheck], backend: str | None) -> None:
     """Raise SpecIndexError if an index out of range is why a backend that ends with a Trap gave no values."""
     for check in checks:
         check.find(compute([check.node], backend, unchecked=True)[0][0])
@@ -168,9 +168,9 @@ class _Capture:
                 self.done[u] = self.made(u, sources)
         return self.done[root]
 
-    def checks(self) -> dict[UOp, Check]:
-        """The Checks of computed indices, by the number that the program computes for each. Raises SpecIndexError for data."""
-        found: dict[UOp, Check] = {}
+    def checks(self) -> dict[UOp, IndexCheck]:
+        """The IndexChecks of computed indices, by the number that the program computes for each. Raises SpecIndexError for data."""
+        found: dict[UOp, IndexCheck] = {}
         for u in self.indexed:  # grows while an index is closed that the graph itself does not hold
             for c in self.of.checks_of(u):
                 if not c.look():

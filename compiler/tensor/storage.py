@@ -72,14 +72,14 @@ def value_of(u: UOp) -> Array | None:
 
 def data_of(u: UOp) -> Array | None:
     """The same, flat."""
-    source = _unshaped(u)
+    source = _skip_reshapes(u)
     return _arrays.get(source) if source.op is Op.BUFFER else None
 
 
 def range_of(u: UOp) -> tuple[int, int] | None:
     """Least and greatest of the integers, at least one, that a Buffer of memory of our own holds; None for any other node. It is
     remembered."""
-    buffer = _unshaped(u)
+    buffer = _skip_reshapes(u)
     found = _ranges.get(buffer)
     if found is None and buffer in _ranges:
         array = _arrays[buffer]
@@ -87,7 +87,7 @@ def range_of(u: UOp) -> tuple[int, int] | None:
     return found
 
 
-def _unshaped(u: UOp) -> UOp:
+def _skip_reshapes(u: UOp) -> UOp:
     while u.op is Op.RESHAPE:
         u = u.src[0]
     return u

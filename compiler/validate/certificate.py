@@ -42,7 +42,7 @@ from uops.spec.errors import SpecError, UopsError
 from uops.spec.node import UOp, toposort
 from uops.spec.ops import Op
 from uops.spec.text import parse, show
-from uops.spec.untrusted import BadFile, described, misfit, read_json
+from uops.spec.untrusted import BadFile, describe_path, misfit, read_json
 from uops.spec.verify import verify
 
 FORMAT = 3
@@ -135,11 +135,11 @@ def load(path: Path) -> Json:
     """A certificate from a file. Raises BadFile, with the file and the place, for what is none."""
     made: Json = read_json(path, most=MOST_BYTES)
     if isinstance(made, dict) and type(made.get("format")) is int and made["format"] != FORMAT:
-        raise BadFile(f"{described(path)} is no certificate of format {FORMAT}, but of {made['format']}")
+        raise BadFile(f"{describe_path(path)} is no certificate of format {FORMAT}, but of {made['format']}")
     if wrong := misfit(made, {**FORM, "digest": str}):
-        raise BadFile(f"{described(path)} is no certificate: {wrong}")
+        raise BadFile(f"{describe_path(path)} is no certificate: {wrong}")
     if made.pop("digest") != _sum(made):
-        raise BadFile(f"{described(path)} is no certificate: it is not as it was written, its digest is of something else")
+        raise BadFile(f"{describe_path(path)} is no certificate: it is not as it was written, its digest is of something else")
     return made
 
 
@@ -221,12 +221,12 @@ def _rules_differ(made: Json) -> Iterator[str]:
         return
     if relaxed and not set(_assumptions(made)) <= set(made["trusted"]):
         yield "what fast-math assumes is not in the trusted base"
-    elif made["trusted"] != trusted(made):
+    elif made["trusted"] != trusted_base(made):
         yield "the trusted base is not the one that such a certificate has"
 
 
-def trusted(made: Json) -> list[str]:
-    """What a certificate rests on."""
+def trusted_base(made: Json) -> list[str]:
+    """The trusted base of a certificate: all that it rests on without proof."""
     return [*TRUSTED, *(_assumptions(made) if made.get("fast_math") is not None else ())]
 
 
@@ -315,5 +315,5 @@ def dump(made: Json) -> str:
 
 
 def _sum(made: Json) -> str:
-    """What ties the parts of a certificate together. It tells damage, not forgery: who forges one can count, too."""
+    """The digest of all parts of a certificate. It tells damage, not forgery: who forges one can compute it, too."""
     return _digest(json.dumps(made, sort_keys=True))

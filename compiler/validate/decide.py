@@ -18,7 +18,7 @@ from uops.compiler.prove.semantics import mean
 from uops.compiler.prove.smt import Term
 from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.budget import Cost, pay, remaining
+from uops.compiler.validate.budget import BudgetUnit, pay, remaining
 from uops.compiler.validate.model import By, Claim, Counterexample, Verdict
 from uops.compiler.validate.terms import App, Atom, Cond, Interval, Lin, Numbers, Var
 from uops.spec import dtypes as dt
@@ -166,9 +166,9 @@ def refuted(c: Claim, by: By, values: Mapping[str, int]) -> Verdict:
 # The solver
 
 
-def by_solver(c: Claim, worker: Worker, cost: Cost = Cost.STEPS) -> Verdict:
+def by_solver(c: Claim, worker: Worker, cost: BudgetUnit = BudgetUnit.STEPS) -> Verdict:
     """What the solver says of a claim. Raises Spent."""
-    steps = remaining(cost, HELD_STEPS if cost is Cost.HELD_STEPS else STEPS)
+    steps = remaining(cost, HELD_STEPS if cost is BudgetUnit.HELD_STEPS else STEPS)
     text, names, whole = query(c)
     answer = worker.ask(text, steps, list(names))
     pay(cost, min(steps, answer.steps))
@@ -198,11 +198,11 @@ def _within(t: Term, v: Var) -> Term:
 
 def _condition(m: Model, c: Cond, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
     if c not in known:
-        known[c] = _stated(m, c, at, known)
+        known[c] = _encode_condition(m, c, at, known)
     return known[c]
 
 
-def _stated(m: Model, c: Cond, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
+def _encode_condition(m: Model, c: Cond, at: Mapping[Var, Term], known: dict[object, Term]) -> Term:
     if c.op == "held":
         slot, element = c.args
         assert isinstance(element, Lin)

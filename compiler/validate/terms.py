@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from uops.compiler.validate.budget import Cost, pay
+from uops.compiler.validate.budget import BudgetUnit, pay
 
 #: What is known of a value of which nothing is known.
 FAR = 1 << 70
@@ -27,8 +27,8 @@ _new = object.__new__
 _interned: weakref.WeakValueDictionary[tuple[object, ...], Any] = weakref.WeakValueDictionary()
 
 
-class Term:
-    """Immutable, and compared by identity. What was worked out of a term stays with it: its interval, its unknowns, and whether
+class InternedTerm:
+    """An immutable term, compared by identity. What was worked out of a term stays with it: its interval, its unknowns, and whether
     what memory holds stands in it."""
 
     __slots__ = ("__weakref__", "_bounds", "_held", "_unknowns")
@@ -37,20 +37,20 @@ class Term:
     _held: bool | None
     _unknowns: tuple[Var, ...] | None
 
-    _put: ClassVar[tuple[Callable[[Any, object], None], ...]]
+    _setters: ClassVar[tuple[Callable[[Any, object], None], ...]]
 
     def __init_subclass__(cls) -> None:
-        cls._put = tuple([vars(cls)[name].__set__ for name in cls.__slots__])
+        cls._setters = tuple([vars(cls)[name].__set__ for name in cls.__slots__])
 
     @classmethod
     def _unique(cls, *fields: object) -> Self:
         """The term with these fields, which are those of its slots."""
-        pay(Cost.TERMS, 1)
+        pay(BudgetUnit.TERMS, 1)
         key = (cls, *fields)
         found: Self | None = _interned.get(key)
         if found is None:
             made = _new(cls)
-            for put, value in zip(cls._put, fields):
+            for put, value in zip(cls._setters, fields):
                 put(made, value)
             for put in _MEMOS:
                 put(made, None)
@@ -70,10 +70,10 @@ class Term:
         return type(self), tuple(getattr(self, n) for n in self.__slots__)
 
 
-_MEMOS = tuple([vars(Term)[name].__set__ for name in Term.__slots__ if name != "__weakref__"])
+_MEMOS = tuple([vars(InternedTerm)[name].__set__ for name in InternedTerm.__slots__ if name != "__weakref__"])
 
 
-class Var(Term):
+class Var(InternedTerm):
     """An unknown in [low, high]; `loaded`: what memory holds, or an operation on it that is not read here; `stored`: memory that
     the body changes holds it, so that more may be true of it."""
 
@@ -89,7 +89,7 @@ class Var(Term):
         return cls._unique(name, low, high, loaded, stored)
 
 
-class App(Term):
+class App(InternedTerm):
     """An operation on sums (or conditions): idiv, mod, mul, max, and, or, xor, shl, shr, where, or wrap-N, the number that a dtype
     N stores, or table, of which the first argument numbers one of the others, or held-N-S, what the memory of argument S holds
     at an element, in a dtype N."""
@@ -106,7 +106,7 @@ class App(Term):
 Atom = Var | App
 
 
-class Lin(Term):
+class Lin(InternedTerm):
     """`const` + the sum of coefficient * atom, in the order in which the atoms were met."""
 
     __slots__ = ("const", "terms")
@@ -118,7 +118,7 @@ class Lin(Term):
         return cls._unique(const, terms)
 
 
-class Cond(Term):
+class Cond(InternedTerm):
     """A truth: `>=0`, `==0` of one sum; `and`, `or`, `not` of conditions; `true`; `held`, what the memory of an
     argument (by its slot) holds at an element."""
 
@@ -202,19 +202,19 @@ def subterms(*roots: Lin | Cond | App, unless: str | None = None) -> list[Lin | 
     `unless`, was worked out are left out, with what stands in them alone."""
     order: dict[Lin | Cond | App, None] = {}
     stack: list[Any] = [*roots[::-1]]  # a None lies on a term whose arguments come before it
-    met: set[Term] = set()
+    met: set[InternedTerm] = set()
     while stack:
         x = stack.pop()
         if x is None:
             order[stack.pop()] = None
         elif x not in met and (unless is None or getattr(x, unless) is None):
             met.add(x)
-            stack += (x, None, *_inside(x)[::-1])
-    pay(Cost.TERMS, len(order))
+            stack += (x, None, *_direct_parts(x)[::-1])
+    pay(BudgetUnit.TERMS, len(order))
     return list(order)
 
 
-def _inside(x: Lin | Cond | App) -> Sequence[Lin | Cond | App]:
+def _direct_parts(x: Lin | Cond | App) -> Sequence[Lin | Cond | App]:
     """The terms that stand right in a term, but for unknowns."""
     if isinstance(x, Lin):
         return [t for t, _ in x.terms if isinstance(t, App)]
@@ -227,12 +227,12 @@ def substituted(x: Any, put: Mapping[Var, Lin], done: dict[Any, Any] | None = No
     if x not in done:
         for y in subterms(x):
             if y not in done:
-                done[y] = _put(y, put, done) if any(v in put for v in unknowns(y)) else of(y) if isinstance(y, App) else y
+                done[y] = _substitute_in(y, put, done) if any(v in put for v in unknowns(y)) else of(y) if isinstance(y, App) else y
     return done[x]
 
 
-def _put(x: Lin | Cond | App, put: Mapping[Var, Lin], done: Mapping[Any, Any]) -> Lin | Cond:
-    """What becomes of a term, where `done` says it of those that stand in it; of an operation, a sum."""
+def _substitute_in(x: Lin | Cond | App, put: Mapping[Var, Lin], done: Mapping[Any, Any]) -> Lin | Cond:
+    """Put values in place of unknowns in a term whose parts `done` has already; an operation becomes a sum."""
     if isinstance(x, Lin):
         made = Lin(x.const)
         for t, c in x.terms:
@@ -269,11 +269,11 @@ def under(a: Lin, known: Sequence[Cond]) -> Lin:
             done[x] = found
         elif isinstance(x, App):
             chosen = x.op == "where" and x.args[0] in known
-            done[x] = done[_sum(x.args[1])] if chosen else of(App(x.op, tuple([_under(y, done) for y in x.args])))
+            done[x] = done[_sum(x.args[1])] if chosen else of(App(x.op, tuple([_substituted_part(y, done) for y in x.args])))
     return _sum(done[a])
 
 
-def _under(x: Lin | Cond, done: Mapping[Any, Any]) -> Lin | Cond:
+def _substituted_part(x: Lin | Cond, done: Mapping[Any, Any]) -> Lin | Cond:
     return done[x] if isinstance(x, Lin) else x
 
 
@@ -313,7 +313,7 @@ def bounds(a: Lin, known: Mapping[Atom, Interval] | None = None) -> Interval:
     if a._bounds is None:
         for x in subterms(a, unless="_bounds"):
             object.__setattr__(x, "_bounds", _bounds(x, {}, {}))
-    narrower: dict[Term, Interval] = {}
+    narrower: dict[InternedTerm, Interval] = {}
     if known and any(isinstance(t, App) for t, _ in a.terms):
         everywhere = any(isinstance(t, App) for t in known)
         for x in subterms(a):
@@ -325,7 +325,7 @@ def bounds(a: Lin, known: Mapping[Atom, Interval] | None = None) -> Interval:
     return _bounds(a, known, narrower) if known else a._bounds
 
 
-def _bounds(x: Lin | Cond | App, known: Mapping[Atom, Interval], narrower: Mapping[Term, Interval]) -> Interval:
+def _bounds(x: Lin | Cond | App, known: Mapping[Atom, Interval], narrower: Mapping[InternedTerm, Interval]) -> Interval:
     """The interval of a term where `narrower` has those of its parts that are not the widest ones; of a truth, 0 or 1."""
     if isinstance(x, Lin):
         low = high = x.const
@@ -419,11 +419,11 @@ Numbers = Any  # of NumPy, int64
 def values(x: Lin | Cond, at: Mapping[Var, Numbers]) -> Numbers:
     """The value at each point; all unknowns are given, and no step leaves int64. What is not needed any more is not kept."""
     order = subterms(x)
-    last = {y: k for k, z in enumerate(order) for y in _inside(z)}
+    last = {y: k for k, z in enumerate(order) for y in _direct_parts(z)}
     found: dict[Any, Numbers] = {}
     for k, y in enumerate(order):
         found[y] = _RULE[type(y)](y, found, at)
-        for z in _inside(y):
+        for z in _direct_parts(y):
             if last[z] == k:
                 found.pop(z, None)
     return found[x]
@@ -433,26 +433,26 @@ def _total(x: Lin, found: Mapping[Any, Numbers], at: Mapping[Var, Numbers]) -> N
     total: Numbers = np.int64(x.const)
     for t, c in x.terms:
         total = total + (at[t] if isinstance(t, Var) else found[t]) * np.int64(c)
-        pay(Cost.POINTS, total.size)
+        pay(BudgetUnit.POINTS, total.size)
     return total
 
 
 def _truth(c: Cond, found: Mapping[Any, Numbers], at: Mapping[Var, Numbers]) -> Numbers:
     if c.op == "true":
         return np.True_
-    return _paid(_TRUTH[c.op](*[found[a] for a in c.args if not isinstance(a, str)]))
+    return _pay_for(_TRUTH[c.op](*[found[a] for a in c.args if not isinstance(a, str)]))
 
 
 def _applied(t: App, found: Mapping[Any, Numbers], at: Mapping[Var, Numbers]) -> Numbers:
     args = [found[a] for a in t.args]
     if t.op in _VALUES:
-        return _paid(_VALUES[t.op](*args))
+        return _pay_for(_VALUES[t.op](*args))
     low, high = storage(t.op)
-    return _paid((args[0] - low) % (high - low + 1) + low if high - low + 1 < 1 << 63 else args[0])
+    return _pay_for((args[0] - low) % (high - low + 1) + low if high - low + 1 < 1 << 63 else args[0])
 
 
-def _paid(numbers: Numbers) -> Numbers:
-    pay(Cost.POINTS, numbers.size)
+def _pay_for(numbers: Numbers) -> Numbers:
+    pay(BudgetUnit.POINTS, numbers.size)
     return numbers
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from uops.compiler.prove.solver import Worker
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.budget import Cost, Spent
+from uops.compiler.validate.budget import BudgetUnit, Spent
 from uops.compiler.validate.decide import POINTS, by_solver, exact, facts_of, grid, renamed, tightened
 from uops.compiler.validate.digits import decoded
 from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
@@ -301,7 +301,7 @@ def covers(before: Sequence[Site], after: Sequence[Site], worker: Worker) -> Ite
 
 
 def is_same(s: Site, others: Iterable[Site]) -> bool:
-    """Whether one of the others has the same element and the same condition in terms of the same unknowns: it touches the same."""
+    """Return True if one of the others has the same element and condition in terms of the same unknowns: it touches the same."""
     if any(v.loaded for v in T.unknowns(s.condition, T.unknowns(s.index))):  # such a name is of one body alone
         return False
     return any(o.index is s.index and set(T.conjuncts(o.condition)) == set(T.conjuncts(s.condition)) for o in others)
@@ -316,7 +316,7 @@ def _found(c: Claim, worker: Worker) -> Verdict:
     what depends on values of memory is left to the check of values."""
     if T.has_held(c.given) or T.has_held(c.goal) or any(u.loaded for u in T.unknowns(c.goal, T.unknowns(c.given))):
         with suppress(Spent):
-            if (v := by_solver(c, worker, Cost.HELD_STEPS)).proved:
+            if (v := by_solver(c, worker, BudgetUnit.HELD_STEPS)).proved:
                 return v
         return Verdict(c.kind, c.place, By.INTERPRETER, why=BY_VALUE)
     v = by_solver(c, worker)

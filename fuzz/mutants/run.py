@@ -58,7 +58,7 @@ class Run:
 
     def of(self, mutants: Iterable[Mutant]) -> list[Result]:
         """What the journal says of these mutants."""
-        with self.journal.understood():
+        with self.journal.refuse_other_forms():
             known = {(line["id"], line["text"]): line for line in self.journal.of("hunted")}
             return [_result(m, known[m.id, _text(m)]) for m in mutants if (m.id, _text(m)) in known]
 

@@ -7,12 +7,12 @@ answer. `printable` makes text safe for a terminal and for a file in UTF-8. Noth
 
 from uops.spec.untrusted.form import Either, misfit
 from uops.spec.untrusted.printable import printable
-from uops.spec.untrusted.reader import BadFile, described, open_file, parse_json, read_bytes, read_json, read_text
+from uops.spec.untrusted.reader import BadFile, describe_path, open_file, parse_json, read_bytes, read_json, read_text
 from uops.spec.untrusted.sealed import Damaged, seal, unseal
 from uops.spec.untrusted.writer import SCRATCH, write_bytes, write_text
 
 __all__ = [
-    "BadFile", "open_file", "read_bytes", "read_text", "read_json", "parse_json", "described",
+    "BadFile", "open_file", "read_bytes", "read_text", "read_json", "parse_json", "describe_path",
     "SCRATCH", "write_bytes", "write_text",
     "Damaged", "seal", "unseal",
     "Either", "misfit",

@@ -35,20 +35,20 @@ class Either(tuple[Any, ...]):
 
 
 def misfit(value: Any, form: Any, place: str = "") -> str | None:
-    """Where `value` has not the form, what was expected and what is there; None if it has."""
+    """The first place where `value` has not the form, with what was expected and what is there; None if it has."""
     if isinstance(form, Either):
-        return None if any(misfit(value, f) is None for f in form) else _said(place, name(form), value)
+        return None if any(misfit(value, f) is None for f in form) else _describe_misfit(place, name(form), value)
     if isinstance(form, frozenset):
-        return None if isinstance(value, str) and value in form else _said(place, name(form), value)
+        return None if isinstance(value, str) and value in form else _describe_misfit(place, name(form), value)
     if isinstance(form, dict):
         return _of_object(value, form, place)
     if isinstance(form, (list, tuple)):
         return _of_list(value, form, place)
-    return None if _is(value, form) else _said(place, name(form), value)
+    return None if _is(value, form) else _describe_misfit(place, name(form), value)
 
 
 def name(form: Any) -> str:
-    """A form in words."""
+    """Name a form in words."""
     if isinstance(form, Either):
         return " or ".join(map(name, form))
     if isinstance(form, frozenset):
@@ -68,7 +68,7 @@ def _is(value: Any, kind: Any) -> bool:
 
 def _of_object(value: Any, form: dict[Any, Any], place: str) -> str | None:
     if not isinstance(value, dict):
-        return _said(place, name(form), value)
+        return _describe_misfit(place, name(form), value)
     if str in form:
         return next((w for k, v in value.items() if (w := misfit(v, form[str], _below(place, k)))), None)
     for key, of in form.items():
@@ -86,7 +86,7 @@ def _of_object(value: Any, form: dict[Any, Any], place: str) -> str | None:
 
 def _of_list(value: Any, form: Any, place: str) -> str | None:
     if not isinstance(value, list) or (isinstance(form, tuple) and len(value) != len(form)):
-        return _said(place, name(form), value)
+        return _describe_misfit(place, name(form), value)
     forms = form if isinstance(form, tuple) else form * len(value)
     return next((w for k, (v, of) in enumerate(zip(value, forms)) if (w := misfit(v, of, f"{place}[{k}]"))), None)
 
@@ -96,7 +96,7 @@ def _below(place: str, key: str) -> str:
     return f"{place}.{shown}" if place else shown
 
 
-def _said(place: str, expected: str, value: Any) -> str:
+def _describe_misfit(place: str, expected: str, value: Any) -> str:
     got = _NAMES[type(value)]
     if isinstance(value, str):
         got = repr(printable(value[:_SHOWN]))

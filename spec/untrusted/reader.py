@@ -29,14 +29,14 @@ class BadFile(UopsError, ValueError):
     """A file cannot be read as what it should be. The message is one line that names the file, and the place where there is one."""
 
 
-def described(path: Path) -> str:
-    """The name of a file, for a message."""
+def describe_path(path: Path) -> str:
+    """Spell the name of a file for a message."""
     return printable(os.fsdecode(path)).replace("\n", "\\n").replace("\t", "\\t")
 
 
 @contextmanager
 def open_file(path: Path, *, pipes: bool = False, follow_links: bool = True) -> Iterator[BinaryIO]:
-    """A regular file to be read; with `pipes`, also a pipe.
+    """Open a regular file to be read; with `pipes`, also a pipe.
 
     Raises BadFile if it is a directory or a device; OSError if the system refuses. Without `pipes` it never blocks.
     """
@@ -45,7 +45,7 @@ def open_file(path: Path, *, pipes: bool = False, follow_links: bool = True) -> 
     try:
         kind = os.fstat(handle).st_mode
         if not (stat.S_ISREG(kind) or (pipes and stat.S_ISFIFO(kind))):
-            raise BadFile(f"{described(path)} is {_KINDS.get(stat.S_IFMT(kind), 'no regular file')}; expected a file")
+            raise BadFile(f"{describe_path(path)} is {_KINDS.get(stat.S_IFMT(kind), 'no regular file')}; expected a file")
         with open(handle, "rb", closefd=False) as f:
             yield f
     finally:
@@ -69,7 +69,7 @@ def read_bytes(path: Path, *, most: int = MOST_BYTES, pipes: bool = False, follo
         except OSError as e:  # the system does not say of which file
             raise type(e)(e.errno, e.strerror, os.fspath(path)) from e
     if not left:
-        raise BadFile(f"{described(path)} has more than the {most:,} bytes that are read")
+        raise BadFile(f"{describe_path(path)} has more than the {most:,} bytes that are read")
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
@@ -83,13 +83,13 @@ def read_text(path: Path, *, most: int = MOST_BYTES, pipes: bool = False) -> str
         text = data.decode()
     except UnicodeDecodeError as e:
         line = data.count(b"\n", 0, e.start) + 1
-        raise BadFile(f"{described(path)}:{line} is not UTF-8 text: {e.reason} (byte 0x{data[e.start]:02x})") from None
+        raise BadFile(f"{describe_path(path)}:{line} is not UTF-8 text: {e.reason} (byte 0x{data[e.start]:02x})") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(path: Path, *, most: int = MOST_BYTES) -> Any:
     """Return the value of a JSON file. Raises as `read_text` does, and BadFile with the place if it is no JSON."""
-    return parse_json(read_text(path, most=most), described(path))
+    return parse_json(read_text(path, most=most), describe_path(path))
 
 
 def parse_json(text: str | bytes, what: str) -> Any:

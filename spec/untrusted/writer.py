@@ -45,7 +45,7 @@ def write_text(path: Path, text: str, *, durable: bool = False) -> None:
 
 
 def _mode(target: str, path: Path, follow_links: bool) -> int | None:
-    """What kind of file is there, with its permissions; None where there is none."""
+    """The kind and permissions of the file that is there; None where there is none."""
     try:
         return os.stat(target, follow_symlinks=follow_links).st_mode
     except FileNotFoundError:

@@ -15,7 +15,7 @@ from uops.backends.llvm.target import LlvmTarget
 from uops.fuzz import coverage, kinds
 from uops.fuzz.campaign import Found, Summary
 from uops.fuzz.examine import Place, Setup, Triaged
-from uops.fuzz.report import counted, document, grouped, matrix, refused, sets, unheard, was_judged, write
+from uops.fuzz.report import describe_counts, document, grouped, matrix, refused, sets, unheard, was_judged, write
 from uops.fuzz.stages import Fault
 from uops.spec import build as b
 from uops.spec import dtypes as dt
@@ -110,9 +110,9 @@ def test_rules_are_refused_where_their_condition_does_not_hold(k: int) -> None:
 
 def test_the_numbers_of_failing_cases_looked_at_and_findings_are_told_apart(tmp_path: Path) -> None:
     """64 failed in two batches, 4 of each were asked again: one finding with 8 cases."""
-    one = counted(64, 8, 1, 0)
+    one = describe_counts(64, 8, 1, 0)
     assert one == "cases that failed: 64; looked at again: 8 (at most 4 of a kind in 32 cases); findings, one for each cause: 1"
-    assert counted(3, 2, 1, 1).endswith("looked at again: 3; findings, one for each cause: 1; not seen again: 1")
+    assert describe_counts(3, 2, 1, 1).endswith("looked at again: 3; findings, one for each cause: 1; not seen again: 1")
     (tmp_path / "findings").mkdir()
     (tmp_path / "findings" / "5-allowed-select-planted.uops").write_text("%0 = const 1 : i32\n")
     s = summary()

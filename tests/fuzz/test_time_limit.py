@@ -79,9 +79,9 @@ def test_a_finding_that_nobody_could_look_into_is_said_and_has_its_turn(tmp_path
 
 def endless(*asked: Any) -> Any:
     """A reduction that goes on as long as it may."""
-    keep_on = asked[-1]
+    before_each = asked[-1]
     while True:
-        keep_on()
+        before_each()
         time.sleep(0.01)
 
 

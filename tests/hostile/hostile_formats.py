@@ -418,7 +418,7 @@ HOLES: dict[str, Hole] = {
     "report":                 lambda m: m.setattr(report, "misfit", lambda *_: None),
     "baseline":               lambda m: m.setattr(report, "misfit", lambda *_: None),
     "journal":                lambda m: m.setattr(journal, "_parsed", lambda raw, before: _without_sum(json.loads(raw))),
-    "journal, right sums":    lambda m: m.setattr(Journal, "understood", lambda self: nullcontext()),
+    "journal, right sums":    lambda m: m.setattr(Journal, "refuse_other_forms", lambda self: nullcontext()),
     "ledger":                 lambda m: m.setattr(ledger, "index", lambda t, p, real=admission.index: real(t, p) | {"sha256": ANY}),
     "ledger, at import":      lambda m: m.setattr(admission, "unseal", _payload),
     "certificate":            lambda m: m.setattr(certificate, "read_json", lambda path, most: json.loads(path.read_text())),

@@ -27,7 +27,7 @@ from uops.backends.conformance.controls import Interp
 from uops.backends.contract import Capabilities
 from uops.backends.frames import BadFrame, pack
 from uops.backends.registry import BrokenBackend, Introduction
-from uops.backends.worker import STATUSES, Limits, Outcome, _Judged
+from uops.backends.worker import STATUSES, Limits, Outcome, _WorkerProcess
 from uops.fuzz import process as fuzz_process
 from uops.fuzz.declared import EVERYTHING
 from uops.fuzz.examine import Place, Setup
@@ -171,7 +171,7 @@ def fill(end: int, data: bytes) -> None:
 def from_a_worker(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """Two outcomes, read by the side that started the process; what is wrong with what came of it."""
     try:
-        process = answering(data, monkeypatch, _Judged)
+        process = answering(data, monkeypatch, _WorkerProcess)
     except BrokenBackend as e:
         return line(str(e))
     wrong = next((w for w in map(line, (process.version, process.introduction.name)) if w), None)
@@ -330,9 +330,9 @@ def test_harmed_frames_are_an_outcome_or_a_line(title: str, monkeypatch: pytest.
 HOLES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "texts are not made safe": ("worker", lambda m: m.setattr(frames, "printable_texts", lambda value: value)),
     "arrays are believed": ("worker", lambda m: m.setattr(arrays, "_read_array", lambda name, *rest: arrays._decode(*rest))),
-    "counts are believed": ("worker", lambda m: m.setattr(worker, "_counts", lambda header, name: header.get(name, {}).copy())),
+    "counts are believed": ("worker", lambda m: m.setattr(worker, "_read_counts", lambda h, name: h.get(name, {}).copy())),
     "faults are believed": ("campaign", lambda m: m.setattr(fuzz_process, "_fault", lambda found: fuzz_process.Fault(**found))),
-    "requests are believed": ("us", lambda m: m.setattr(frames, "_parsed", json.loads)),
+    "requests are believed": ("us", lambda m: m.setattr(frames, "_parse_object", json.loads)),
 }  # fmt: skip
 
 

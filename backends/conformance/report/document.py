@@ -21,7 +21,7 @@ from uops.compiler.prove import ledger
 from uops.compiler.prove.admission import DamagedLedger
 from uops.compiler.prove.verdicts import Status as Verified
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import BadFile, Either, described, misfit, read_json
+from uops.spec.untrusted import BadFile, Either, describe_path, misfit, read_json
 
 if TYPE_CHECKING:
     from uops.backends.conformance.runner import Run
@@ -229,7 +229,7 @@ _FORM = {
 def read(path: str | Path) -> Json:
     """A report from a file, or from the directory that holds `report.json`. Raises BadReport, with the file and the place."""
     file = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
-    name = described(file)
+    name = describe_path(file)
     try:
         doc: Json = read_json(file)
     except BadFile as e:

@@ -74,7 +74,7 @@ def bisect(
 
 @contextmanager
 def machine_code(name: str) -> Iterator[Callable[[UOp], Execute]]:
-    """How to run graphs on a backend in a process of its own; an end that is neither a result nor a refusal is Unsound."""
+    """Run graphs on a backend in a process of its own; an end that is neither a result nor a refusal is Unsound."""
     import numpy as np
 
     from uops.backends.worker import Case, Limits, Worker

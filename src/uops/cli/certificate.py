@@ -24,21 +24,21 @@ def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool
     All claims are made anew from the texts in it, and the solver is asked about each. Exit status 1 if one does not hold, or if
     the time is over; 2 if the file is no certificate.
     """
-    from uops.compiler.validate.certificate import TRUSTED, OutOfTime, check, load, trusted
-    from uops.spec.untrusted import described
+    from uops.compiler.validate.certificate import TRUSTED, OutOfTime, check, load, trusted_base
+    from uops.spec.untrusted import describe_path
 
     made = load(Path(file))
     try:
-        with _within(seconds):
+        with _limit_time(seconds):
             wrong = [_one_line(why) for why in check(made, seconds)]
     except OutOfTime as e:
         wrong = [str(e)]
-    rests = list(TRUSTED) if wrong else trusted(made)
+    rests = list(TRUSTED) if wrong else trusted_base(made)
     if as_json:
         print_json({"ok": not wrong, "wrong": wrong, "claims": len(made["claims"]), "trusted": rests})
     else:
         for line in wrong:
-            echo(f"{described(file)}: {line}")
+            echo(f"{describe_path(file)}: {line}")
         if not wrong:
             rules, claims = len(made["rules"]), len(made["claims"])
             echo(f"holds: {claims} claims by {made['solver']}, {rules} rules by the ledger")
@@ -49,7 +49,7 @@ def check_certificate(ctx: click.Context, file: str, seconds: int, as_json: bool
 
 
 @contextmanager
-def _within(seconds: int) -> Iterator[None]:
+def _limit_time(seconds: int) -> Iterator[None]:
     """Raise OutOfTime when the time is over; the solver has a limit of its own, the reader of texts has this one."""
     from uops.compiler.validate.certificate import OutOfTime
 

@@ -128,7 +128,7 @@ def values_as_written(command: str) -> None:
         raise click.UsageError(f"{command} judges values by the program as it is written: unset UOPS_FAST_MATH")
 
 
-def known_backend(name: str) -> None:
+def require_backend(name: str) -> None:
     """Raise UnknownBackend or BrokenBackend unless `name` may be a backend; nothing of it is imported."""
     from uops.backends import registry
 

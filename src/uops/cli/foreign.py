@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
-from uops.cli.common import echo, known_backend
+from uops.cli.common import echo, require_backend
 from uops.spec.errors import Crash, UopsError
 
 if TYPE_CHECKING:
@@ -58,17 +58,17 @@ def apart(command: Callable[..., None]) -> Callable[..., None]:
         from uops.backends import registry
 
         name = settings["backend_name"]
-        known_backend(name)
+        require_backend(name)
         if _loaded is not None or not registry.is_foreign(name):
             command(*arguments, **settings)
             return
         ctx = click.get_current_context()
-        ctx.exit(_in_its_process(name, ctx.find_object(list) or []))
+        ctx.exit(_run_in_process(name, ctx.find_object(list) or []))
 
     return run
 
 
-def _in_its_process(name: str, arguments: Arguments) -> int:
+def _run_in_process(name: str, arguments: Arguments) -> int:
     """Run a command line in a process that has loaded the backend; its exit status. Raises BrokenBackend, and ClickException where
     the process ended without one."""
     from uops.backends.worker import Limits, Process
@@ -108,7 +108,7 @@ def _attend(name: str, process: Process) -> int:
 
 
 def _hear(name: str, answer: Frame, interrupted: bool) -> int | None:
-    """One thing that the command says; its exit status, if that is what it says."""
+    """Take one message of the command; its exit status, if the message has it."""
     header = answer[0]
     for stream in ("out", "err"):
         if isinstance(text := header.get(stream), str):

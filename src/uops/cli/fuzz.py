@@ -80,13 +80,13 @@ def fuzz(
 
 
 def _setup(name: str, seed: int, kinds: str, oracles: str, against: str | None) -> Setup:
-    from uops.cli.common import known_backend
+    from uops.cli.common import require_backend
     from uops.fuzz.examine import Setup
     from uops.fuzz.kinds import KINDS, known
     from uops.fuzz.oracles import AGAINST, ORACLES, named
 
     for n in filter(None, (name, against)):
-        known_backend(n)
+        require_backend(n)
     wanted = tuple(KINDS) if kinds == "all" else tuple(k.name for k in known(_words(kinds)))
     judges = tuple(ORACLES) if oracles == "all" else tuple(o.name for o in named(_words(oracles)))
     if not wanted or not judges:
@@ -158,7 +158,7 @@ def _show(out: Console, s: Summary, report: Path) -> None:
     from rich.text import Text
 
     from uops.fuzz.campaign import FINDINGS
-    from uops.fuzz.report import counted, refused, unheard, was_judged
+    from uops.fuzz.report import describe_counts, refused, unheard, was_judged
 
     out.print(Text.assemble((s.setup.backend, "bold"), f"  {s.version}"))
     where = f"seed {s.setup.seed}, {', '.join(s.setup.kinds)}"
@@ -190,7 +190,7 @@ def _show(out: Console, s: Summary, report: Path) -> None:
             table.add_row(f.triaged.oracle, *place, str(f.count), str(f.nodes or ""), str(f.k), told)
         out.print(table)
         total, looked_at = sum(s.raw.values()), sum(f.count for f in s.found)
-        out.print(Text(counted(total, looked_at, len(s.found), len(s.vanished)), "bold red"), soft_wrap=True)
+        out.print(Text(describe_counts(total, looked_at, len(s.found), len(s.vanished)), "bold red"), soft_wrap=True)
         if s.unfinished:
             out.print(Text(f"{s.unfinished}: the campaign was over; the same command goes on from here", "bold yellow"))
         if any(f.file for f in s.found):

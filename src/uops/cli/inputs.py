@@ -13,7 +13,7 @@ import numpy as np
 
 from uops.backends.answer import is_variable, leaves
 from uops.backends.arrays import STORAGE
-from uops.backends.npz import Declared, Inputs
+from uops.backends.npz import Inputs, MemberHeader
 from uops.fuzz.corpus import extent
 from uops.fuzz.draw import SeededDraw
 from uops.fuzz.values import array
@@ -63,7 +63,7 @@ def checked(root: UOp, given: Mapping[str, Any]) -> dict[str, Any]:
 def _variable(key: str, u: UOp, given: Mapping[str, Any]) -> int:
     if key not in given:
         raise SpecError(f"input {key!r} is missing: it needs an int")
-    dtype, shape = _declared(key, given)
+    dtype, shape = _header_of(key, given)
     if math.prod(shape) != 1 or dtype.kind not in "iuO":
         raise SpecError(f"input {key!r} needs an int, got {dtype} of shape {shape}")
     value, (lo, hi) = int(np.asarray(given[key]).reshape(-1)[0]), u.arg.bounds
@@ -76,7 +76,7 @@ def _array(key: str, u: UOp, shape: tuple[int, ...], given: Mapping[str, Any]) -
     wanted = STORAGE[u.dtype]
     if key not in given:
         raise SpecError(f"input {key!r} is missing: it needs {wanted} of shape {shape}")
-    dtype, got = _declared(key, given)
+    dtype, got = _header_of(key, given)
     fits = dtype.kind in "iuO" if u.dtype is dt.index else dtype == wanted
     if not fits or got != shape:
         raise SpecError(f"input {key!r} needs {wanted} of shape {shape}, got {dtype} of shape {got}")
@@ -88,12 +88,12 @@ def _array(key: str, u: UOp, shape: tuple[int, ...], given: Mapping[str, Any]) -
     return a
 
 
-def _declared(key: str, given: Mapping[str, Any]) -> Declared:
-    """Dtype and shape of an input; of one in a file, before it is read, as few bytes may declare a large array."""
+def _header_of(key: str, given: Mapping[str, Any]) -> MemberHeader:
+    """The dtype and shape of an input; of one in a file, before it is read, as few bytes may declare a large array."""
     if isinstance(given, Inputs):
-        return given.declared(key)
+        return given.header(key)
     a = np.asarray(given[key])
-    return Declared(a.dtype, a.shape)
+    return MemberHeader(a.dtype, a.shape)
 
 
 def _whole(a: Any) -> Any:

@@ -74,12 +74,12 @@ def _chosen(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
     names = {name for found in rules.values() for name in found} | {LEMMAS}
     for g in globs:
         if not fnmatch.filter(names, g):
-            raise click.UsageError(f"no rule or theme matches {g!r}{_perhaps(g, names)}")
+            raise click.UsageError(f"no rule or theme matches {g!r}{_suggest_names(g, names)}")
     matching = {name for g in globs for name in names if fnmatch.fnmatchcase(name, g)}
     return [rule for rule, found in rules.items() if matching.intersection(found)], lemmas() if LEMMAS in matching else ()
 
 
-def _perhaps(glob: str, names: Collection[str]) -> str:
+def _suggest_names(glob: str, names: Collection[str]) -> str:
     close = difflib.get_close_matches(glob.strip("*"), sorted(names), n=3)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 

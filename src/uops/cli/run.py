@@ -15,9 +15,9 @@ from uops.cli.common import (
     console,
     dialect_option,
     json_option,
-    known_backend,
     print_json,
     program_argument,
+    require_backend,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], name: str, schedule: int | No
     from uops.backends.worker import Case, Limits, Worker
     from uops.spec.errors import Trap, UopsError
 
-    known_backend(name)
+    require_backend(name)
     with Worker(name, limits=Limits(timeout=TIMEOUT)) as worker:
         outcome = worker.run(Case(root, inputs))
     if outcome.status == "ok" and outcome.result is not None:

@@ -49,7 +49,7 @@ def view(file: str, backend_name: str, out: str | None) -> None:
 
     found = target_of(backend_name)
     path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
-    with _no_collection():
+    with _pause_collection():
         root = parse_file(file)
         verify(root, Dialect.TENSOR)
         shown = _look(root, found.target, printable(Path(file).name))
@@ -71,7 +71,7 @@ def _look(root: UOp, target: Target, name: str) -> View:
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
+def _pause_collection() -> Iterator[None]:
     """Leave out the garbage collector, which would walk a large trace again and again and find nothing: half of the time."""
     was = gc.isenabled()
     gc.disable()

@@ -11,7 +11,7 @@ from uops.compiler import Config, lower
 from uops.compiler.tensor.realize import capture
 from uops.compiler.validate import By, Invalid, Kind, budget
 from uops.compiler.validate import terms as T
-from uops.compiler.validate.budget import BUDGET, Cost, Spent, limit_cost, pay, remaining
+from uops.compiler.validate.budget import BUDGET, BudgetUnit, Spent, limit_cost, pay, remaining
 from uops.compiler.validate.decide import by_points, by_solver, by_sums, exact, query
 from uops.compiler.validate.digits import decoded
 from uops.compiler.validate.kernel import kernel, wraps
@@ -112,18 +112,18 @@ def test_an_access_with_the_same_element_and_the_same_condition_touches_the_same
 
 
 def test_a_budget_ends_in_the_thread_that_has_it(monkeypatch):
-    monkeypatch.setattr(budget, "BUDGET", dict.fromkeys(Cost, 10))
-    pay(Cost.POINTS, 1 << 60)
+    monkeypatch.setattr(budget, "BUDGET", dict.fromkeys(BudgetUnit, 10))
+    pay(BudgetUnit.POINTS, 1 << 60)
     with limit_cost():
-        pay(Cost.POINTS, 10)
-        assert remaining(Cost.STEPS, 3) == 3 and remaining(Cost.STEPS, 99) == 10
+        pay(BudgetUnit.POINTS, 10)
+        assert remaining(BudgetUnit.STEPS, 3) == 3 and remaining(BudgetUnit.STEPS, 99) == 10
         with pytest.raises(Spent, match="the budget of a kernel is spent: 10 operations on points"):
-            pay(Cost.POINTS, 1)
+            pay(BudgetUnit.POINTS, 1)
         with pytest.raises(Spent, match="10 operations on points"):
-            remaining(Cost.POINTS, 1)
+            remaining(BudgetUnit.POINTS, 1)
         with limit_cost():
-            pay(Cost.POINTS, 10)
-    assert remaining(Cost.STEPS, 99) == 99
+            pay(BudgetUnit.POINTS, 10)
+    assert remaining(BudgetUnit.STEPS, 99) == 99
 
 
 def columns() -> UOp:
@@ -132,7 +132,7 @@ def columns() -> UOp:
     return b.neg(b.reshape(b.expand(b.reshape(b.param(0, (n,), dt.float32), (n, 1)), (n, 3)), (b.mul(n, b.index(3)),)))
 
 
-@pytest.mark.parametrize("cost", [Cost.TERMS, Cost.STEPS])
+@pytest.mark.parametrize("cost", [BudgetUnit.TERMS, BudgetUnit.STEPS])
 def test_a_kernel_whose_budget_is_spent_is_not_decided(monkeypatch, worker, cost):
     passed, _, _ = recorded(columns(), get("llvm").target, Config(reuse=False))
     bodies = [passed[name].src[0].src[0] for name in ("join", "linearize")]
@@ -141,12 +141,14 @@ def test_a_kernel_whose_budget_is_spent_is_not_decided(monkeypatch, worker, cost
     monkeypatch.setattr(budget, "BUDGET", {**BUDGET, cost: 5})
     bad = [v for v in kernel(*bodies, worker) if not v.proved]
     assert bad and all(v.by is None and v.counterexample is None and "not decided" in str(v) for v in bad)
-    assert cost is Cost.STEPS or "the rest of the kernel: not decided: the budget of a kernel is spent: 5 terms" in str(bad[-1])
+    assert cost is BudgetUnit.STEPS or "the rest of the kernel: not decided: the budget of a kernel is spent: 5 terms" in str(
+        bad[-1]
+    )
 
 
 def test_points_are_paid_for(monkeypatch):
     claim = Claim(Kind.BOUNDS, "", T.TRUE, T.is_zero(T.of(App("idiv", (T.of(X), Lin(7))))))
-    monkeypatch.setattr(budget, "BUDGET", {**BUDGET, Cost.POINTS: 20})
+    monkeypatch.setattr(budget, "BUDGET", {**BUDGET, BudgetUnit.POINTS: 20})
     with limit_cost(), pytest.raises(Spent):
         by_points(claim)
     found = by_points(claim)
@@ -154,7 +156,7 @@ def test_points_are_paid_for(monkeypatch):
 
 
 def test_what_is_not_decided_is_an_error_and_no_finding(monkeypatch):
-    monkeypatch.setattr(budget, "BUDGET", {**BUDGET, Cost.TERMS: 5})
+    monkeypatch.setattr(budget, "BUDGET", {**BUDGET, BudgetUnit.TERMS: 5})
     graph = b.neg(b.param(0, (3, 5, 2), dt.int16))
     with pytest.raises(Invalid, match="in bounds: the rest of the kernel: not decided: the budget of a kernel is spent: 5 terms"):
         lower(graph, get("c").target, config=CHECKED, upto="plan")
@@ -176,14 +178,14 @@ def test_steps_for_what_memory_holds_are_of_a_budget_of_their_own(monkeypatch):
         return {v.by for v in report.verdicts if v.kind is Kind.READS}
 
     assert By.SOLVER in means()
-    monkeypatch.setattr(budget, "BUDGET", {**BUDGET, Cost.HELD_STEPS: 0})
+    monkeypatch.setattr(budget, "BUDGET", {**BUDGET, BudgetUnit.HELD_STEPS: 0})
     assert By.SOLVER not in means()
 
 
 def test_the_solver_is_asked_for_no_more_steps_than_are_left(monkeypatch, worker):
     square = App("mul", (T.of(X), T.of(Var("r1", 0, 1 << 40))))
     claim = Claim(Kind.BOUNDS, "", T.TRUE, T.at_least(Lin(0, ((square, 1),))))
-    monkeypatch.setattr(budget, "BUDGET", {**BUDGET, Cost.STEPS: 1})
+    monkeypatch.setattr(budget, "BUDGET", {**BUDGET, BudgetUnit.STEPS: 1})
     with limit_cost():
         assert not by_solver(claim, worker).proved
         with pytest.raises(Spent):
@@ -192,6 +194,6 @@ def test_the_solver_is_asked_for_no_more_steps_than_are_left(monkeypatch, worker
 
 
 def test_no_cost_is_a_time():
-    for one, other in itertools.combinations(Cost, 2):
+    for one, other in itertools.combinations(BudgetUnit, 2):
         assert budget._WORDS[one] != budget._WORDS[other]
-    assert set(BUDGET) == set(Cost) and not any("second" in w for w in budget._WORDS.values())
+    assert set(BUDGET) == set(BudgetUnit) and not any("second" in w for w in budget._WORDS.values())

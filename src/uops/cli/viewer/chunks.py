@@ -23,7 +23,7 @@ _NAME = re.compile(r"%(0|[1-9][0-9]{0,8})(?![0-9])")
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class NodeLine:
     """One node but for its name: `add %5, %6` as its op and rest, with its type and the number of loops around it."""
 
     op: str
@@ -51,7 +51,7 @@ class Chunks:
         return self._known[digest]
 
 
-def pack_lines(lines: Iterable[Line], first: int) -> Json:
+def pack_lines(lines: Iterable[NodeLine], first: int) -> Json:
     """Lines of which the first is named `%first`: templates, the template and depth of each line, and what is in the holes.
 
     A hole holds the number of the line less that of the node that it names.

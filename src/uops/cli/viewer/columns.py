@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from uops.cli.viewer.chunks import Chunks, Line, pack_lines, pack_links
+from uops.cli.viewer.chunks import Chunks, NodeLine, pack_lines, pack_links
 from uops.compiler.pipeline import PIPELINE
 from uops.compiler.rewrite import Step
 from uops.compiler.trace import Cause, Links, Part, Trace
@@ -159,7 +159,7 @@ class _Making:
                 self.bodies[part.body] = body
         return self._pack(lines(outside, names, {}), 0), body
 
-    def _pack(self, found: Iterable[Line], first: int) -> int:
+    def _pack(self, found: Iterable[NodeLine], first: int) -> int:
         own = list(found)
         self.made.families.update(x.family for x in own)
         return self.made.chunks.add(pack_lines(own, first))
@@ -245,14 +245,14 @@ def named(part: Part) -> dict[UOp, str]:
     return found
 
 
-def lines(nodes: Iterable[UOp], names: dict[UOp, str], depth: Mapping[UOp, int]) -> Iterator[Line]:
+def lines(nodes: Iterable[UOp], names: dict[UOp, str], depth: Mapping[UOp, int]) -> Iterator[NodeLine]:
     """One line per node."""
     for u in nodes:
         op, _, rest = printable(line(u, names).partition(" = ")[2]).partition(" ")
         axis = u.arg.type.name.lower() if u.op is Op.RANGE else ""
         kind = type_of(u)
         own, _, shape = kind.partition(" ")
-        yield Line(op, cut(rest, LINE), shape if rest.endswith(f": {own}") else kind, family_of(u.op), axis, depth.get(u, 0))
+        yield NodeLine(op, cut(rest, LINE), shape if rest.endswith(f": {own}") else kind, family_of(u.op), axis, depth.get(u, 0))
 
 
 def family_of(op: Op) -> str:

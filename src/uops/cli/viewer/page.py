@@ -66,7 +66,7 @@ def _column(k: int, c: Column) -> str:
 
 
 def _index(shown: View) -> Json:
-    """What the script knows from the start."""
+    """The data that the script has from the start."""
     lines = sum(c.size for c in shown.columns)
     return {
         "stages": [c.title for c in shown.columns],
