@@ -45,7 +45,7 @@ def _own_header() -> bytes:
 
 
 def _fits(image: bytes) -> bool:
-    """Return True if all that is loaded or linked lies in the file. One that was cut off lost the table of sections, which is last."""
+    """Return True if all that is loaded or linked lies in the file. One that was cut off lost its last table, of sections."""
     offset, entry_size, count = struct.unpack_from("<Q14xHH", image, 32)
     segments = [struct.unpack_from("<I4xQ16xQ", image, offset + k * entry_size) for k in range(count)]
     parts = [(start, size) for kind, start, size in segments if kind == _LOADED]

@@ -58,8 +58,8 @@ def _may_idle(r: UOp) -> bool:
 
 
 def find_held(body: UOp) -> Held:
-    """Find the elements of memory that are there in a body that `gated` gave. An input of symbolic size is whole. An element that is
-    read without a gate, although some loop may not run, is there."""
+    """Find the elements of memory that are there in a body that `gated` gave. An input of symbolic size is whole. An element that
+    is read without a gate, although some loop may not run, is there."""
     found: dict[UOp, Dim] = {m: m.shape[0] for m in nodes_of(body, Op.PARAM) if m.shape and not isinstance(m.shape[0], int)}
     ranges = [r for r in nodes_of(body, Op.RANGE) if _may_idle(r)]
     if not ranges:
