@@ -22,7 +22,7 @@ from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach, checks_of
 from uops.compiler.tensor.realize import tracing
 from uops.compiler.tensor.tensor import Tensor
 from uops.spec import build as B
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecTypeError, SpecValueError
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.scope import operands, scope_nodes
@@ -50,10 +50,10 @@ def _trace(f: Callable[..., R], args: tuple[Any, ...], kwargs: dict[str, Any]) -
     with tracing(name):
         result = f(*args, **kwargs)
     if any(t.uop is not before[u] for u, t in inputs.items()):
-        raise SpecError(f"@function {name} assigns to an input, which a Function cannot do (R63, R64)")
+        raise SpecValueError(f"@function {name} assigns to an input, which a Function cannot do (R63, R64)")
     values = list(dict.fromkeys(t.uop for t in _tensors(result)))
     if not values:
-        raise SpecError(f"@function {name} returns no Tensor")
+        raise SpecTypeError(f"@function {name} returns no Tensor")
     order = list(dict.fromkeys(u for v in values for u in scope_nodes(v)))
     bodies, captured = _closed(values, order, [before[u] for u in inputs])
     node = B.function(B.tuple_(*bodies), *inputs, *captured)

@@ -154,7 +154,7 @@ class Indexing(Networks):
         t, k = (self.flatten(), 0) if axis is None else (self, self._axis("take", axis, "INDEX.C2"))
         item = self._item(index)
         if not isinstance(item, (int, np.integer, Core)):
-            raise fault("take", "INDEX.C4", f"an index of type {type(item).__name__}")
+            raise fault("take", "INDEX.C4", f"an index of type {type(item).__name__}", SpecTypeError)
         key = (*[_KEEP] * k, item)
         if not isinstance(item, Core):
             return t[key]

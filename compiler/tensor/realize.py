@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uops.compiler.config import default
 from uops.compiler.tensor.chains import joined
 from uops.spec import build as B
-from uops.spec.errors import SpecError, Trap
+from uops.spec.errors import SpecError, SpecTypeError, SpecValueError, Trap
 from uops.spec.node import UOp
 from uops.spec.ops import Op
 from uops.spec.result import Result
@@ -88,7 +88,7 @@ def compute(nodes: Sequence[UOp], backend: str | None, unchecked: bool | None = 
     """The array of each node, by one program, and whether the node depends on no data. Raises SpecIndexError for an index out of
     range, unless `unchecked`."""
     if _tracing.get():
-        raise SpecError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
+        raise SpecTypeError(f"@function {_tracing.get()} runs lazily: the value of a Tensor is not known while it is traced")
     state = _Capture()
     closed = [state.closed(u) for u in nodes]
     checks = {} if (_unchecked.get() if unchecked is None else unchecked) else state.checks()
@@ -134,7 +134,7 @@ def _program(graph: UOp, backend: str) -> Program:
 def capture(*values: Any) -> Captured:
     """The graph of Tensors or nodes: one value, or a Tuple of several; values realized before are inputs."""
     if not values:
-        raise SpecError("capture needs at least one Tensor")
+        raise SpecTypeError("capture needs at least one Tensor")
     state = _Capture()
     closed = [state.closed(getattr(v, "uop", v)) for v in values]
     return Captured(_packed(closed, state.fresh), state.inputs)
@@ -188,7 +188,7 @@ class _Capture:
         if u.op is Op.BUFFER:
             return self.memory(u)
         if u.op is Op.PARAM:
-            raise SpecError(f"Param {u.arg.slot} is free in the graph of a Tensor: it has no value")
+            raise SpecValueError(f"Param {u.arg.slot} is free in the graph of a Tensor: it has no value")
         closed = tuple(self.done[s] for s in sources)
         if u.op in _BODIED:
             closed = (self.of.strip_tags(u.src[0]) if u.tag == self.of.UNCHECKED else u.src[0], *closed)
@@ -204,7 +204,7 @@ class _Capture:
         array = self.array_of(u)
         if array is None:
             if self.is_stand_in(u):
-                raise SpecError(
+                raise SpecValueError(
                     "a Tensor computed inside a @function left it otherwise than by return: it has no value outside (R64)"
                 )
             self.fresh += 1
