@@ -70,6 +70,12 @@ SECTIONS = {
         "Processor time in Python, beside tinygrad's, and the encoder's first result.",
         ("bench/compile_time.py", "--rounds", "6"),
     ),
+    "remainders": Section(
+        "Remainders of floats",
+        "`%` and `//` of floats have NumPy's bits, which a rounded quotient does not give. A Tensor by a Tensor, one core.",
+        ("bench/remainders.py",),
+        peers=False,
+    ),
     "indices": Section(
         "What the check of indices costs",
         "From the call of the method to the array, with and without `unchecked=True` (R163). The bar is 3 % on gather.",
