@@ -138,8 +138,8 @@ class NoProcess:
         pass
 
 
-def answering(data: bytes, monkeypatch: pytest.MonkeyPatch, kind: type[Any]) -> Any:
-    """A process whose answers are these bytes, and then the end. Raises BrokenBackend."""
+def answering(data: bytes, monkeypatch: pytest.MonkeyPatch, kind: type[Any], *more: Any) -> Any:
+    """A process whose answers are these bytes, and then the end; `more` is what its kind takes. Raises BrokenBackend."""
     made: list[int] = []
     pipe = worker._pipe
 
@@ -154,7 +154,7 @@ def answering(data: bytes, monkeypatch: pytest.MonkeyPatch, kind: type[Any]) -> 
     monkeypatch.setattr(worker, "_pipe", ours)
     monkeypatch.setattr(subprocess, "Popen", NoProcess)
     monkeypatch.setattr(kind, "give", lambda self, *arguments: None)
-    return kind({}, Limits(timeout=SECONDS, start=SECONDS), {})
+    return kind({}, Limits(timeout=SECONDS, start=SECONDS), {}, *more)
 
 
 def fill(end: int, data: bytes) -> None:
@@ -207,7 +207,7 @@ def line(text: object) -> str | None:
 def from_a_campaign(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """Answers of the process of a campaign."""
     try:
-        process = answering(data, monkeypatch, _Serving)
+        process = answering(data, monkeypatch, _Serving, lambda begun: None)
     except BrokenBackend as e:
         return line(str(e))
     examiner = Examiner(Setup("fake"), Limits(timeout=SECONDS))
@@ -280,10 +280,11 @@ def directions() -> dict[str, tuple[list[tuple[dict[str, Any], bytes]], Callable
     header, body = encode_result(RESULT)
     packet, inputs = to_packet(sample(0, 0))
     given, data = encode({"p0": np.arange(4, dtype=np.int16), "n": 7})
-    batch = {"batch": {"counts": {"cases": 2}, "findings": [{"k": 1, "oracle": "allowed", "fault": FAULT}]}}
+    done = {"done": {"counts": {"cases": 1}, "findings": [], "stop": 1}}
+    batch = {"batch": {"counts": {"cases": 2}, "findings": [{"k": 1, "oracle": "allowed", "fault": FAULT}], "stop": 2}}
     case = {"case": {"k": 3, "oracle": "allowed", "fault": FAULT}}
     campaign = [
-        (SERVING, b""), ({"at": 0}, b""), ({"at": 1}, b""), (batch, b""), ({"oracle": "allowed"}, b""), (case, b""),
+        (SERVING, b""), ({"at": 0}, b""), (done, b""), ({"at": 1}, b""), (batch, b""), ({"oracle": "allowed"}, b""), (case, b""),
         ({"judged": FAULT}, b""), ({"bisected": ["select", "select", None, "rule", None]}, b""),
         ({"settled": packet, "oracle": "allowed"}, inputs),
     ]  # fmt: skip
@@ -316,7 +317,11 @@ DIRECTIONS = ("worker", "campaign", "us")
 
 @pytest.mark.parametrize("title", DIRECTIONS)
 def test_whole_frames_are_what_they_were(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any) -> None:
+        raise AssertionError("whole frames were refused")
+
     whole, judge = directions()[title]
+    monkeypatch.setattr(worker.Process, "post_mortem", fail)
     assert judge(b"".join(pack(*f) for f in whole), monkeypatch) is None
 
 
