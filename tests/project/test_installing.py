@@ -54,7 +54,8 @@ def test_the_bare_name_would_be_seen(text: str) -> None:
     assert BAD.search(text)
 
 
-def test_from_a_checkout_its_path_is_named() -> None:
+def test_from_a_checkout_its_path_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "__file__", str(ROOT / "src" / "uops" / "spec" / "extras.py"))
     assert checkout() == ROOT
     assert shlex.split(how_to_install("test,prove")) == ["pip", "install", f"{ROOT}[test,prove]"]
 
