@@ -23,6 +23,7 @@ from uops.spec.dtypes import DType
 from uops.spec.errors import CompileError, SpecError, Trap
 from uops.spec.node import Dim, UOp, toposort
 from uops.spec.ops import Op
+from uops.spec.untrusted import printable
 
 Array = Any
 Inputs = Mapping[str, Any]
@@ -119,7 +120,7 @@ def variable(u: UOp, inputs: Inputs) -> int:
     """The value of a variable."""
     name = u.arg.name
     if name not in inputs:
-        raise SpecError(f"input {name!r} is missing: variable {name} needs an int")
+        raise SpecError(f"input {name!r} is missing: the variable needs an int")
     value = inputs[name]
     array = _array(name, value)
     found = array.item() if array.shape == () else None
@@ -127,7 +128,7 @@ def variable(u: UOp, inputs: Inputs) -> int:
         raise SpecError(f"input {name!r} needs an int, got {value!r}")
     lo, hi = bounds(u)
     if not lo <= found <= hi:
-        raise Trap(f"variable {name} = {found} is outside of its bounds [{lo}, {hi}] (R48)")
+        raise Trap(f"variable {printable(name)} = {found} is outside of its bounds [{lo}, {hi}] (R48)")
     return found
 
 

@@ -129,6 +129,9 @@ class Creation(Indexing):
             raise fault("linspace", None, f"{n} steps")
         if found is dt.bool_:
             raise fault("linspace", None, "bool has no values between two", SpecTypeError)
+        ends = (number(start), number(stop))[: min(n, 2)]
+        if found.is_integer and not all(found.min <= v < found.max + 1 for v in ends):
+            raise fault("linspace", None, f"values from {first} to {last} are not all in the range of {found}")
         position = cls._positions(n)
         values = position.cast(dt.float64) * ((last - first) / _as_float(n - 1) if n > 1 else 0.0) + first
         if n > 1:

@@ -107,3 +107,10 @@ def test_a_journal_with_a_lone_surrogate_is_gone_on_from(tmp_path: Path) -> None
         journal.add(line)
     (found,) = _State(journal).merged()
     assert found.triaged.fault.message == "\\ud800\\x1b" and found.triaged.made_of == ("\\ud800",)
+
+
+def test_a_name_with_a_newline_cannot_make_a_verdict(tmp_path: Path, uops: Uops) -> None:
+    path = tmp_path / "bad\nfine.uops: no broken claim\x07"
+    path.write_text("%0 = const 1 : i32\n")
+    found = uops("check", str(path))
+    assert found.stdout.count("\n") == 1 and "\\n" in found.stdout and "\\x07" in found.stdout

@@ -61,3 +61,12 @@ def test_a_closed_stream_leaves_the_others_as_they_are(
     done, whole = ended(arguments, (closed,), tmp_path), ended(arguments, (), tmp_path)
     assert done.returncode == whole.returncode == status
     assert done.stdout == ("" if closed == 1 else whole.stdout) and done.stderr == ("" if closed == 2 else whole.stderr)
+
+
+@pytest.mark.parametrize("arguments", ["--help", "--version", "check --help", "spec"])
+def test_a_full_standard_output_is_one_line(arguments: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "uops", *arguments.split()]
+        done = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
+    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "No space left" in done.stderr

@@ -190,3 +190,12 @@ def test_settings_of_calls_are_read_from_the_environment() -> None:
 def test_a_setting_has_one_of_its_values(name: str, value: Any) -> None:
     with pytest.raises(SpecError, match=f"Config.{name} is .*, got {value!r}"):
         Config(**{name: value})
+
+
+def test_the_name_of_a_variable_does_not_act_on_a_terminal(pyref):
+    n = b.variable("n\x1b[31m", 0, 3)
+    program = compile(b.cast(n, dt.int32), pyref, FRESH)
+    for inputs in ({}, {n.arg.name: 9}):
+        with pytest.raises((SpecError, Trap)) as refused:
+            program(inputs)
+        assert "\x1b" not in str(refused.value) and "\\x1b[31m" in str(refused.value)

@@ -74,8 +74,11 @@ class Group(click.Group):
     def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
         """Parse, and keep the command line for who runs it again; `--help` and `--version` print here."""
         given = list(arguments[1]) if len(arguments) > 1 else []
-        with to_reader(), _printable_errors():
-            return super().make_context(*arguments, obj=given, **settings)
+        try:
+            with to_reader(), _printable_errors():
+                return super().make_context(*arguments, obj=given, **settings)
+        except OSError as e:
+            raise Problem(e) from e
         raise click.exceptions.Exit(0)
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -60,9 +60,11 @@ def _entry(b: Broken) -> dict[str, Any]:
 def _print(file: str, found: list[dict[str, Any]]) -> None:
     from rich.text import Text
 
+    from uops.spec.untrusted import describe_path
+
     out = console()
     if not found:
-        out.print(Text(f"{file}: no broken claim"))
+        out.print(Text(f"{describe_path(file)}: no broken claim"))
     for entry in found:
         text = Text(entry["message"])
         if entry["claim"]:

@@ -157,3 +157,13 @@ def test_normal_uniform_and_integer_numbers_have_their_moments() -> None:
 def test_mistakes_are_named(call: Fn, message: str) -> None:
     with pytest.raises(SpecError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "dtype"), [(0, 1000, "int8"), (0, 3e9, "int32"), (-5, 5, "uint8"), (0, float("nan"), "int32")]
+)
+def test_linspace_of_an_integer_dtype_that_lacks_an_end_is_an_error(start, stop, dtype):
+    with pytest.raises(ValueError, match=r"Tensor\.linspace: values from .* are not all in the range of"):
+        Tensor.linspace(start, stop, 3, dtype=dtype)
+    assert Tensor.linspace(0, 2**64 - 1, 2, dtype="uint64").tolist() == [0, 2**64 - 1]
+    assert Tensor.linspace(5, 1000, 1, dtype="int8").tolist() == [5]
