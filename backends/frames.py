@@ -11,8 +11,7 @@ import struct
 from typing import Any, BinaryIO
 
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import BadFile, printable
-from uops.spec.untrusted.reader import parse_json
+from uops.spec.untrusted import BadFile, parse_json, printable
 
 #: Bytes of a header and of a body, at most.
 MOST_HEADER, MOST_BODY = 1 << 28, 1 << 36
