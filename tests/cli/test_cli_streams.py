@@ -63,10 +63,25 @@ def test_a_closed_stream_leaves_the_others_as_they_are(
     assert done.stdout == ("" if closed == 1 else whole.stdout) and done.stderr == ("" if closed == 2 else whole.stderr)
 
 
-@pytest.mark.parametrize("arguments", ["--help", "--version", "check --help", "spec"])
+@pytest.mark.parametrize("arguments", ["--help", "--version", "check --help", "spec", "spec --json"])
 def test_a_full_standard_output_is_one_line(arguments: str) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])}
+    full_output_is_one_line([*arguments.split()], {"PYTHONUNBUFFERED": ""})
+
+
+@pytest.mark.parametrize("arguments", ["--help", "spec", "spec --json"])
+def test_so_it_is_without_a_buffer(arguments: str) -> None:
+    full_output_is_one_line([*arguments.split()], {"PYTHONUNBUFFERED": "1"})
+
+
+def test_a_completion_for_a_full_standard_output_is_one_line() -> None:
+    full_output_is_one_line(
+        [], {"_UOPS_COMPLETE": "bash_source"}, "import sys; sys.argv[0] = 'uops'; import uops.cli; uops.cli.main()"
+    )
+
+
+def full_output_is_one_line(arguments: list[str], variables: dict[str, str], code: str = "") -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1]), **variables}
+    command = [sys.executable, *(["-c", code] if code else ["-m", "uops"]), *arguments]
     with open("/dev/full", "w") as full:
-        command = [sys.executable, "-m", "uops", *arguments.split()]
         done = subprocess.run(command, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120)
-    assert done.returncode == 2 and done.stderr.count("\n") == 1 and "No space left" in done.stderr
+    assert (done.returncode, done.stderr) == (2, "Error: [Errno 28] No space left on device: 'standard output'\n")

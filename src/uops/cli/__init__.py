@@ -5,6 +5,7 @@ One module per command. A command imports what it needs when it runs, so that `u
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from uops import __version__
 from uops.cli.bisect import bisect, stages
 from uops.cli.certificate import check_certificate
 from uops.cli.check import check
-from uops.cli.common import echo, is_told, open_streams, to_reader
+from uops.cli.common import echo, is_told, open_streams, to_reader, writing
 from uops.cli.compile import compile_
 from uops.cli.conform import conform
 from uops.cli.fuzz import fuzz
@@ -71,11 +72,20 @@ class Group(click.Group):
         open_streams()
         return super().main(*arguments, **settings)
 
+    def _main_shell_completion(self, *arguments: Any, **settings: Any) -> None:
+        """Print what a shell asks for; click does this outside of any command."""
+        try:
+            with to_reader(), writing():
+                super()._main_shell_completion(*arguments, **settings)
+        except OSError as e:
+            Problem(e).show()
+            sys.exit(USER_ERROR)
+
     def make_context(self, *arguments: Any, **settings: Any) -> click.Context:
         """Parse, and keep the command line for who runs it again; `--help` and `--version` print here."""
         given = list(arguments[1]) if len(arguments) > 1 else []
         try:
-            with to_reader(), _printable_errors():
+            with to_reader(), writing(), _printable_errors():
                 return super().make_context(*arguments, obj=given, **settings)
         except OSError as e:
             raise Problem(e) from e

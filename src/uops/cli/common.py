@@ -78,6 +78,10 @@ def console(*, stderr: bool = False) -> Console:
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError
 
+        def print(self, *objects: Any, **settings: Any) -> None:
+            with writing("standard error" if stderr else "standard output"):
+                super().print(*objects, **settings)
+
         def render(self, renderable: Any, *arguments: Any, **settings: Any) -> Iterator[Segment]:
             if isinstance(renderable, Text) and (safe := printable(renderable.plain)) != renderable.plain:
                 renderable = Text(safe, renderable.style, overflow=renderable.overflow, end=renderable.end)
@@ -90,19 +94,51 @@ def console(*, stderr: bool = False) -> Console:
 
 def echo(text: str, *, err: bool = False, nl: bool = True, over: bool = False) -> None:
     """Print a text, without what could act on a terminal; with `over`, over the line that is there."""
-    click.echo(("\r" if over else "") + printable(text), file=_instead and _stream(err), err=err, nl=nl)
+    with writing("standard error" if err else "standard output"):
+        click.echo(("\r" if over else "") + printable(text), file=_instead and _stream(err), err=err, nl=nl)
 
 
 @contextmanager
 def to_reader() -> Iterator[None]:
-    """Printing to a reader who may leave early, as `head` does: what it does not take is dropped, and nothing else changes."""
+    """Print to a reader who may leave early, as `head` does: the command drops what it does not take, and goes on.
+
+    Raises OSError that names the standard output where that cannot be written, as on a full disk.
+    """
+    try:
+        try:
+            yield
+        finally:
+            _flush_output()
+    except BrokenPipeError:
+        pass
+
+
+@contextmanager
+def writing(stream: str = "standard output") -> Iterator[None]:
+    """Name the stream in an OSError of what is printed; the error of a reader who left is passed on as it is."""
     try:
         yield
-        sys.stdout.flush()
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())  # what is still in the buffer goes there
-        os.close(nowhere)
+        raise
+    except OSError as e:
+        raise OSError(e.errno, e.strerror, stream) from None
+
+
+def _flush_output() -> None:
+    """Write what is buffered for the standard output. Where that fails it is dropped, and OSError raised."""
+    try:
+        with writing():
+            sys.stdout.flush()
+    except OSError:
+        _drop_output()
+        raise
+
+
+def _drop_output() -> None:
+    """Send what is still buffered for the standard output, and all that follows, to /dev/null."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def print_json(value: Any) -> None:
