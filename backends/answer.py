@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 from uops.backends.arrays import STORAGE
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.node import Dim, UOp, substitute, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.node import Dim, UOp, substitute, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import BODIED, VIEWS
 from uops.spec.result import Result
-from uops.spec.scope import BODIED, VIEWS
 
 #: Ops below which not everything has to be evaluated: a body or a Tuple may hold what nobody asks for.
 _LAZY = BODIED | {Op.GETTUPLE}

@@ -11,12 +11,12 @@ from typing import Any
 from uops.backends import registry
 from uops.backends.contract import Backend, CompilerBackend, Inputs
 from uops.compiler.tensor.realize import install
-from uops.spec.dialects import Dialect
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp
+from uops.spec.ir.node import UOp
+from uops.spec.ir.text import parse_file
 from uops.spec.result import Result
-from uops.spec.text import parse_file
-from uops.spec.verify import verify
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 #: Takes arrays by key (`p<slot>`, `b<unique>`, a variable's name) and gives the values of the root and the buffers written.
 Program = Callable[[Inputs], Result]
@@ -38,7 +38,7 @@ def compile(
     graph at each call and is for the calling thread. The backend is loaded into this process, whoever wrote it: only the command
     line keeps foreign code in processes of its own. `options` go to the backend's factory. With `validate`, every kernel is
     proved to do what `uops.compiler.validate` says, which needs Z3 and a target. With `fast_math`, float values may change as the
-    real numbers allow (`uops.compiler.rules.fast_math`; R156), which needs a target too. Raises SpecError for an ill-formed
+    real numbers allow (`uops.compiler.rewrite.rules.fast_math`; R156), which needs a target too. Raises SpecError for an ill-formed
     graph, CompileError, Unsupported, Invalid for a kernel that is not validated, and UnknownBackend or BrokenBackend.
     """
     if not isinstance(graph_or_file, (UOp, str, os.PathLike)):

@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 import ml_dtypes
 import numpy as np
 
-from uops.backends.frames import BadFrame, describe
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
+from uops.backends.worker.frames import BadFrame, describe
 from uops.spec.errors import SpecError
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
 from uops.spec.result import Result
 
 T = TypeVar("T")

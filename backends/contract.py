@@ -13,9 +13,9 @@ from dataclasses import asdict, dataclass, fields
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
 from uops.spec.result import Result
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class CompilerBackend(Backend):
     def run(self, graph: UOp, inputs: Inputs) -> Result:
         """Compile, or find compiled, and call."""
         if self.guard:
-            from uops.backends.guard import GuardedProgram, Side
+            from uops.backends.worker.guard import GuardedProgram, Side
 
             return GuardedProgram(graph, self.target, Side(self.guard))(inputs)
         from uops.compiler import compile

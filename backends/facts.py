@@ -5,9 +5,9 @@ The classes of dtypes that choose an instruction, the bounds that make a guard s
 
 from __future__ import annotations
 
-from uops.spec.dtypes import DType, Kind
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 _COLUMN = {Kind.BOOL: "b", Kind.INT: "s", Kind.INDEX: "s", Kind.UINT: "u", Kind.FLOAT: "f"}
 

@@ -20,7 +20,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NamedTuple, TypeVar
 
 from uops.backends.contract import Backend, Capabilities, CompilerBackend
-from uops.backends.frames import BadFrame, describe, one_line
+from uops.backends.worker.frames import BadFrame, describe, one_line
 from uops.spec.errors import UopsError
 from uops.spec.untrusted import printable
 

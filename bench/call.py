@@ -29,13 +29,13 @@ from workloads import WORKLOADS, build
 from uops import Tensor, function
 from uops.backends.registry import get
 from uops.compiler import Compiled, Config, compile
-from uops.compiler.frame import Frame, Launch
+from uops.compiler.runtime.frame import Frame, Launch
 from uops.compiler.tensor.realize import capture
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 N = 16
 SUMS, LANES = 10, 16

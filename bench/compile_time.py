@@ -94,8 +94,8 @@ def workload(name: str) -> Figures:
 
 def chain(k: int) -> Any:
     """A chain of 12 elementwise operations on 1000 floats."""
-    from uops.spec import build as b
-    from uops.spec import dtypes as dt
+    from uops.spec.ir import build as b
+    from uops.spec.ir import dtypes as dt
 
     u = b.param(0, (1000,), dt.float32)
     steps: tuple[Callable[[Any], Any], ...] = (
@@ -109,7 +109,7 @@ def chain(k: int) -> Any:
 
 def compiled(graph: Any) -> bool:
     """Whether the compiler takes the graph: it is on one device."""
-    from uops.spec.node import toposort
+    from uops.spec.ir.node import toposort
 
     return not any(isinstance(u.device, tuple) for u in toposort(graph))
 

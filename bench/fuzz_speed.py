@@ -58,8 +58,8 @@ def add_call() -> float:
 
 def chosen(seed: int, count: int, largest: int | None) -> list[int]:
     """The first cases of the kind `tensor` that are small enough."""
-    from uops.fuzz import kinds
-    from uops.fuzz.reproducer import size
+    from uops.fuzz.generate import kinds
+    from uops.fuzz.reduce.reproducer import size
 
     found: list[int] = []
     k = 0
@@ -76,9 +76,9 @@ Rates = dict[str, tuple[float, float]]
 
 def rates(backend: str, seed: int, sizes: dict[str, list[int]]) -> dict[str, Rates]:
     """Of the cases of each size."""
-    from uops.fuzz import oracles
-    from uops.fuzz.examine import Bench, Setup
-    from uops.fuzz.serve import COLLECT, TOGETHER
+    from uops.fuzz.campaign.examine import Bench, Setup
+    from uops.fuzz.campaign.serve import COLLECT, TOGETHER
+    from uops.fuzz.oracles import oracles
 
     found: dict[str, Rates] = {size: {} for size in sizes}
     for name, judges in (("differential", DIFFERENTIAL), ("everything", oracles.DEFAULT)):
@@ -102,15 +102,15 @@ def rates(backend: str, seed: int, sizes: dict[str, list[int]]) -> dict[str, Rat
 
 def linked(target: Any, sources: list[str]) -> list[Any]:
     """The kernels of texts, as campaigns have them made."""
-    from uops.fuzz.subject import Together
+    from uops.fuzz.oracles.subject import Together
 
     return target.together(sources) if isinstance(target, Together) else [target.load(target.compile(s)) for s in sources]
 
 
 def ran(programs: list[tuple[Any, Any, Any]]) -> float:
     """Seconds each of running programs whose kernels are made."""
-    from uops.fuzz.native import run_program
-    from uops.fuzz.serve import COLLECT
+    from uops.fuzz.campaign.serve import COLLECT
+    from uops.fuzz.oracles.native import run_program
 
     def run(program: tuple[Any, Any, Any]) -> None:
         lowered, judge, target = program
@@ -127,12 +127,12 @@ def ran(programs: list[tuple[Any, Any, Any]]) -> float:
 def parts(backend: str, seed: int, cases: list[int]) -> dict[str, float]:
     """Milliseconds a case of each part of the differential oracle."""
     from uops.compiler import pipeline
-    from uops.fuzz import kinds
-    from uops.fuzz.oracles import Context
-    from uops.fuzz.schedules import lowered
-    from uops.fuzz.serve import TOGETHER
-    from uops.fuzz.stages import Judge
-    from uops.fuzz.subject import Subject
+    from uops.fuzz.campaign.serve import TOGETHER
+    from uops.fuzz.generate import kinds
+    from uops.fuzz.generate.schedules import lowered
+    from uops.fuzz.oracles.oracles import Context
+    from uops.fuzz.oracles.stages import Judge
+    from uops.fuzz.oracles.subject import Subject
 
     subject = Subject(backend)
     if subject.target is None:

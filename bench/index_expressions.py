@@ -27,16 +27,16 @@ from typing import Any
 from expressions import Expression, Writer, counts, evaluate, same, spell
 from index_programs import Program, programs
 
-from uops.compiler.passes.views import STEP, ZERO, Indexing
-from uops.compiler.rewrite import Rewriter
-from uops.compiler.rules import INDEXING
+from uops.compiler.ir.views import STEP, ZERO, Indexing
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.tensor import Tensor
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import ConstArg
-from uops.spec.derive.shape import dim_node
-from uops.spec.node import Dim, UOp, toposort
-from uops.spec.ops import ALU, Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import ConstArg
+from uops.spec.ir.derive.shape import dim_node
+from uops.spec.ir.node import Dim, UOp, toposort
+from uops.spec.ir.ops import ALU, Op
 
 HERE = Path(__file__).parent
 BAR, POINTS = 0.95, 200

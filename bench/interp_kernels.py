@@ -25,15 +25,15 @@ import numpy as np
 from uops.backends.registry import get
 from uops.compiler.pipeline import stages
 from uops.interp import run
-from uops.interp.kernel.memory import Space, space
+from uops.interp.kernel.lane_machine.memory import Space, space
 from uops.interp.kernel.run import run_kernel
-from uops.interp.kernel.structure import Kernel, structure
-from uops.interp.storage import NUMPY
-from uops.spec import build as b
-from uops.spec import compositions
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.interp.kernel.structure.blocks import Kernel, structure
+from uops.interp.tensor.storage import NUMPY
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.rows import compositions
 
 LOG2E = 1.4426950408889634
 SHRINK = 8

@@ -2,8 +2,8 @@
 
     python bench/interp_speed.py [--graphs N] [--seed S]
 
-The graphs are those of the generator (`uops.fuzz.generate`, element cap 1,000) with exactly 12 live nodes: every node but index
-values, which spell shapes and positions. They have every family and dtype of the TENSOR dialect; a Bitcast or Slice may need
+The graphs are those of the generator (`uops.fuzz.generate.graphs`, element cap 1,000) with exactly 12 live nodes: every node but
+index values, which spell shapes and positions. They have every family and dtype of the TENSOR dialect; a Bitcast or Slice may need
 more elements of a narrower dtype than the cap. Each is built before the clock starts and evaluated once, so that nothing is warm
 but the interpreter itself, whose tables of functions and conversions of narrow floats are made before; processor time is measured,
 and graphs built earlier are kept out of the garbage collector's sight.
@@ -26,18 +26,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from uops.fuzz.draw import SeededDraw
-from uops.fuzz.generate import Case, generate
-from uops.fuzz.producers import VALUES
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.graphs import Case, generate
+from uops.fuzz.generate.producers import VALUES
 from uops.interp import run
-from uops.interp.elementwise import KERNELS
-from uops.interp.rounding import CASTS
-from uops.interp.sets import allowed
-from uops.interp.storage import NUMPY
-from uops.spec import dtypes as dt
-from uops.spec.node import toposort
-from uops.spec.ops import Op
-from uops.spec.verify import verify
+from uops.interp.allowed import allowed
+from uops.interp.ops.elementwise import KERNELS
+from uops.interp.ops.rounding import CASTS
+from uops.interp.tensor.storage import NUMPY
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import Op
+from uops.spec.verify.verifier import verify
 
 LIVE = 12
 #: Graphs between two looks at the yardstick.

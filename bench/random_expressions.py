@@ -30,22 +30,23 @@ from typing import Any
 
 import numpy as np
 
-from uops.compiler.pattern import Pattern, variables
 from uops.compiler.prove.counterexample import node
 from uops.compiler.prove.typings import Assignment, Typed, assignments
-from uops.compiler.rewrite import Rewriter, Rule, Step
-from uops.compiler.rules import VALUES
-from uops.compiler.rules.further import FURTHER
-from uops.interp.elementwise import kernel_of
-from uops.interp.rounding import CASTS
-from uops.interp.storage import NUMPY, constant
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import CastArg, ConstArg
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import SHIFT, Op
-from uops.spec.text import show
+from uops.compiler.rewrite.pattern import Pattern, variables
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rule import Rule, Step
+from uops.compiler.rewrite.rules import VALUES
+from uops.compiler.rewrite.rules.further import FURTHER
+from uops.interp.ops.elementwise import kernel_of
+from uops.interp.ops.rounding import CASTS
+from uops.interp.tensor.storage import NUMPY, constant
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import CastArg, ConstArg
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import SHIFT, Op
+from uops.spec.ir.text import show
 
 CHUNK, LEAST_OPS, POINTS, FEW, MANY, OFTEN = 1000, 7, 256, 8, 16, 64
 FIRED, CHANGED = 100e-6, 0.70

@@ -19,8 +19,8 @@ from typing import Any
 
 from random_expressions import INPUTS, LEAST_OPS, Draw, ops
 
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 POINTS = 24
 NAMES = {Op.CMPLT: "lt", Op.CMPGE: "ge", Op.CMPNE: "ne", Op.CMPEQ: "eq"}

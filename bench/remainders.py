@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from uops import Tensor
-from uops.spec.node import toposort
+from uops.spec.ir.node import toposort
 
 OPERATORS: dict[str, Callable[[Any, Any], Any]] = {"%": operator.mod, "//": operator.floordiv}
 DTYPES = ("float16", "float32", "float64")

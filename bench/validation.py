@@ -42,16 +42,17 @@ import uops.compiler.validate as validation
 from uops.backends.conformance.cases import cases
 from uops.backends.conformance.model import Tier
 from uops.backends.registry import get
+from uops.backends.testing.journal import Journal
 from uops.compiler import config
+from uops.compiler.pipeline import record_lowering
 from uops.compiler.target import Target
 from uops.compiler.tensor import use
 from uops.compiler.tensor.realize import capture
 from uops.compiler.validate.certificate import Uncertified, certify, check, dump
-from uops.compiler.validate.launch import _PROCESS, Report, recorded, validate
-from uops.fuzz.journal import Journal
+from uops.compiler.validate.launch import _PROCESS, Report, validate
 from uops.spec.errors import CompileError, Unsupported
-from uops.spec.node import UOp
-from uops.spec.text import parse_file, show
+from uops.spec.ir.node import UOp
+from uops.spec.ir.text import parse_file, show
 
 BACKENDS = ("llvm", "c", "opencl")
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -72,7 +73,7 @@ def programs() -> Iterator[tuple[str, Program]]:
 
 
 def _of(graph: UOp, backend: str) -> list[Report]:
-    return [validate(*recorded(graph, _target(backend), config.Config(reuse=False)))]
+    return [validate(*record_lowering(graph, _target(backend), config.Config(reuse=False)))]
 
 
 def _target(backend: str) -> Target:

@@ -1,7 +1,7 @@
 """How a graph becomes fast: stages from tensor programs to machine code, each verified.
 
 `compile(graph, target)` gives a callable on NumPy arrays; `lower` and `stages` give the graph at any stage, which
-`uops.spec.text.show` prints. What a target is, is in `uops.compiler.target`; backends bring them.
+`uops.spec.ir.text.show` prints. What a target is, is in `uops.compiler.target`; backends bring them.
 Importing this package loads none of it; each name loads its module when it is first used.
 """
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from uops.compiler.config import Config
-    from uops.compiler.passes.callify import Output, outputs
+    from uops.compiler.passes.callify.callify import Output, outputs
     from uops.compiler.pipeline import PIPELINE, STAGES, Pass, lower, stages
-    from uops.compiler.runtime import Compiled, compile
+    from uops.compiler.runtime.program import Compiled, compile
     from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, Kernel, Target
 
 __all__ = [
@@ -34,16 +34,16 @@ __all__ = [
 
 # fmt: off
 _HOME = {
-    "compile":      "runtime",
-    "Compiled":     "runtime",
+    "compile":      "runtime.program",
+    "Compiled":     "runtime.program",
     "Config":       "config",
     "lower":        "pipeline",
     "stages":       "pipeline",
     "STAGES":       "pipeline",
     "PIPELINE":     "pipeline",
     "Pass":         "pipeline",
-    "outputs":      "passes.callify",
-    "Output":       "passes.callify",
+    "outputs":      "passes.callify.callify",
+    "Output":       "passes.callify.callify",
     "Target":       "target",
     "Kernel":       "target",
     "PLAIN_OPS":    "target",

@@ -27,11 +27,11 @@ _ENTRIES = ("native", "ctypes")
 @dataclass(frozen=True, slots=True)
 class Config:
     """`verify`: run the verifier between passes. `validate`: prove of every kernel what `uops.compiler.validate` says.
-    `fast_math`: compute what is equal over the real numbers (`uops.compiler.rules.fast_math`). `reuse`: compile a graph once per
-    process and target. `optimize`: schedule kernels for the target's machine. `forced`: the seed of schedules that are drawn
-    (None: they are not). `beam`: the width of a search that times schedules (0: none), `beam_seconds` the time it may take for one
-    kernel. `threads`: the most that share a kernel (0: one per core). `entry`: `native` for one call per program where the target
-    has that, `ctypes` for one per kernel. Raises SpecError for a value that a setting does not have.
+    `fast_math`: compute what is equal over the real numbers (`uops.compiler.rewrite.rules.fast_math`). `reuse`: compile a graph
+    once per process and target. `optimize`: schedule kernels for the target's machine. `forced`: the seed of schedules that are
+    drawn (None: they are not). `beam`: the width of a search that times schedules (0: none), `beam_seconds` the time it may take
+    for one kernel. `threads`: the most that share a kernel (0: one per core). `entry`: `native` for one call per program where the
+    target has that, `ctypes` for one per kernel. Raises SpecError for a value that a setting does not have.
     """
 
     verify: bool = False

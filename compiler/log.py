@@ -12,13 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from uops.spec.node import UOp, toposort
-from uops.spec.record import dataclass as record
-
-if TYPE_CHECKING:
-    from uops.compiler.rewrite import Rewriter, Rule, Step
+from uops.compiler.rewrite.rule import Rewrites, Rule, Step
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.record import dataclass as record
 
 #: What became of nodes. A node that is not there is the same node on replaced sources.
 Put = Mapping[UOp, "UOp | tuple[UOp, ...]"]
@@ -38,7 +35,7 @@ class Move:
     kernel: int | None = None
     steps: Sequence[Step] = ()
     rules: Sequence[Rule] = ()
-    terms: Rewriter | None = None
+    terms: Rewrites | None = None
     made: Put | None = None
     part: bool = False
 
@@ -81,7 +78,7 @@ def recording() -> Iterator[Log]:
 
 def note(
     by: str, before: UOp, after: UOp, put: Put | None = None, *,
-    kernel: int | None = None, terms: Rewriter | None = None, made: Put | None = None,
+    kernel: int | None = None, terms: Rewrites | None = None, made: Put | None = None,
 ) -> None:  # fmt: skip
     """Tell whoever records that `by` made `after` of `before`; `put` is not copied, so it must be complete by the end."""
     log = _active.get()

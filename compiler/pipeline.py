@@ -15,26 +15,26 @@ from dataclasses import dataclass, field, replace
 
 from uops.compiler import config as configuration
 from uops.compiler.config import Config
-from uops.compiler.log import active, recording
-from uops.compiler.memory import Memory, memory, remembering
-from uops.compiler.passes.bodies import Kept, each
-from uops.compiler.passes.callify import callify
+from uops.compiler.ir.bodies import Kept, each
+from uops.compiler.log import Log, active, recording
+from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.expand import expanded
-from uops.compiler.passes.joined import joined
 from uops.compiler.passes.linearize import linearized
-from uops.compiler.passes.optimize import Choose, choice, scheduled
-from uops.compiler.passes.plan import plan
-from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.memory_plan import plan
+from uops.compiler.passes.optimize.heuristics.block_fusion import joined
+from uops.compiler.passes.optimize.optimize import Choose, choice, scheduled
+from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.passes.render import Rendering, rendered
-from uops.compiler.passes.select import select, selected
+from uops.compiler.passes.select.select import select, selected
+from uops.compiler.rewrite.lowering_cache import Memory, memory, remembering
 from uops.compiler.target import Machine, Target, machine_of
-from uops.spec import dtypes as dt
-from uops.spec.dialects import Dialect
-from uops.spec.dtypes import DType
 from uops.spec.errors import Crash, SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.record import dataclass as record
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.record import dataclass as record
+from uops.spec.verify.dialects import Dialect
 
 #: The stages in the specification's order, under its names.
 STAGES = ("callify", "rangeify", "optimize", "expand", "select", "linearize", "plan", "render")
@@ -86,7 +86,7 @@ def _callify(root: UOp, state: Lowering) -> UOp:
     state.external = frozenset(called.src[1:])
     if not state.config.fast_math:
         return called
-    from uops.compiler.passes.relax import relax  # which only who asks for it needs
+    from uops.compiler.passes.callify.relax import relax  # which only who asks for it needs
 
     return relax(called)
 
@@ -236,6 +236,20 @@ def stages(
     return found
 
 
+def record_lowering(graph: UOp, target: Target, config: Config | None = None) -> tuple[dict[str, UOp], dict[str, UOp], Log]:
+    """What `uops.compiler.validate.validate` takes, of a program: its graphs by pass, those of the steps of select, and the log.
+    Raises what `lower` raises."""
+    steps: dict[str, UOp] = {}
+    state = Lowering(target, config or configuration.default(), steps=steps)
+    passed: dict[str, UOp] = {}
+    with recording() as log:
+        for p in PIPELINE:
+            graph = passed[p.name] = run_pass(p, graph, state)
+            if p.name == "plan":
+                break
+    return passed, steps, log
+
+
 def _heard(state: Lowering) -> AbstractContextManager[object]:
     """A log and the steps of passes, where kernels are to be validated."""
     if not state.config.validate:
@@ -296,7 +310,7 @@ def _verify(graph: UOp, dialect: Dialect, given_by: str, state: Lowering) -> Non
     """Judge what a pass gave, or, where none is named, the input."""
     if not state.config.verify:
         return
-    from uops.spec.verify import verify  # the verifier is not needed to compile
+    from uops.spec.verify.verifier import verify  # the verifier is not needed to compile
 
     try:
         verify(graph, dialect, target=_Judged(state.target))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from uops.spec.errors import CompileError
-from uops.spec.node import UOp
+from uops.spec.ir.node import UOp
 
 
 def untranslatable(rule: str, u: UOp, detail: str, root: UOp | None = None) -> CompileError:
     """The error that `u`, a node of the graph `root`, cannot be translated: `rule` is the ruling's id and its topic, `detail` what
     was expected and got."""
-    from uops.spec import origins  # for messages alone: not worth its import where nothing fails
-    from uops.spec.text import line, number
+    from uops.spec.ir import origins  # for messages alone: not worth its import where nothing fails
+    from uops.spec.ir.text import line, number
 
     origin = origins.of(u)
     built = f" - built at {origin}" if origin else ""

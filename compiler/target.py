@@ -11,21 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from uops.spec import dtypes as dt
-from uops.spec.args import WmmaArg
-from uops.spec.dtypes import DType
+from uops.compiler.runtime.frame import Frame
+from uops.compiler.runtime.frame import Kernel as Kernel  # what a loader gives is part of the contract
 from uops.spec.errors import Crash
-from uops.spec.node import UOp
-from uops.spec.ops import BITWISE, COMPARE, SHIFT, Op
-from uops.spec.record import dataclass
-
-if TYPE_CHECKING:
-    from uops.compiler.frame import Frame
-
-#: A loaded kernel.
-Kernel = Callable[[Sequence[int], Sequence[int]], None]
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import WmmaArg
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import BITWISE, COMPARE, SHIFT, Op
+from uops.spec.ir.record import dataclass
 
 #: What instruction selection leaves on a target that computes in bool, the machine integers, float32 and float64.
 PLAIN_DTYPES: frozenset[DType] = frozenset({dt.bool_, *dt.INTS, dt.float32, dt.float64})

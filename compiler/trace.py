@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from uops.compiler.config import Config
 from uops.compiler.log import Log, Move, recording
 from uops.compiler.pipeline import stages
-from uops.compiler.rewrite import Rewriter, Rule, Step
+from uops.compiler.rewrite.rule import Rewrites, Rule, Step
 from uops.compiler.target import Target
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.record import dataclass as record
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.record import dataclass as record
 
 __all__ = ["Cause", "Link", "Links", "Part", "Trace", "trace"]
 
@@ -316,7 +316,7 @@ class _Shared:
             self._steps[id(move.steps)] = {s.before: s for s in move.steps}
         return self._steps[id(move.steps)]
 
-    def history(self, terms: Rewriter | None) -> Mapping[UOp, tuple[Step, ...]]:
+    def history(self, terms: Rewrites | None) -> Mapping[UOp, tuple[Step, ...]]:
         if terms is None:
             return {}
         if id(terms) not in self._histories:
@@ -401,7 +401,7 @@ class _Relation:
                     self._add(u, v, True, cause)
 
 
-def history(terms: Rewriter) -> dict[UOp, tuple[Step, ...]]:
+def history(terms: Rewrites) -> dict[UOp, tuple[Step, ...]]:
     """For each normal form of a Rewriter the steps that ended in it, or made it beside what they ended in."""
     found: dict[UOp, dict[int, Step]] = {}
     for s in terms.log or ():

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from uops.spec.errors import SpecError, Trap
-from uops.spec.ops import Op
+from uops.spec.ir.ops import Op
 
 Meaning = Callable[..., Any]
 KINDS = frozenset({Op.INS, Op.CUSTOM, Op.CUSTOMI, Op.CUSTOM_FUNCTION})

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.actions import Foreign, bridge
-from uops.interp.machine import Machine
-from uops.interp.memory import Ref
-from uops.interp.scope import VOID, Scope
-from uops.interp.storage import Array
-from uops.spec import dtypes as dt
+from uops.interp.tensor.actions import bridge
+from uops.interp.tensor.machine import Foreign, Machine
+from uops.interp.tensor.memory import Ref
+from uops.interp.tensor.scope import VOID, Scope
+from uops.interp.tensor.storage import Array
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
-from uops.spec.verify import verify
+from uops.spec.verify.verifier import verify
 
 #: Called with a node and its value (None for a void node) for every node evaluated, those of Function and Call bodies too.
 Trace = Callable[[UOp, Any], None]

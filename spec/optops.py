@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from uops.spec.args import WmmaArg
-from uops.spec.axes import AXIS_TABLE, AxisType, Direction
-from uops.spec.node import Dim, UOp
-from uops.spec.record import dataclass
-from uops.spec.sizes import divides
+from uops.spec.ir.args import WmmaArg
+from uops.spec.ir.axes import AXIS_TABLE, AxisType, Direction
+from uops.spec.ir.node import Dim, UOp
+from uops.spec.ir.record import dataclass
+from uops.spec.ir.sizes import divides
 
 
 @dataclass(frozen=True, slots=True)

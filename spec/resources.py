@@ -9,8 +9,8 @@ import os
 import resource
 from collections.abc import Sequence
 
-from uops.spec.dtypes import DType
-from uops.spec.node import Dim
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import Dim
 
 #: Where the system does not say: what an address can reach.
 _ADDRESSES = 1 << 47

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from uops.backends.cstyle import render as family
 from uops.backends.cstyle.language import Language
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 ENTRY = "kernel"
 #: Functions of libm that a kernel may call: each is correctly rounded or exact, in glibc and as an instruction.

@@ -18,10 +18,10 @@ from uops.backends.cache import ObjectCache
 from uops.backends.calling import HostKernel
 from uops.backends.cstyle.language import NATIVE
 from uops.backends.elf import is_linkable
-from uops.spec.dtypes import DType
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import numpy as np
 from uops.backends.contract import Backend, Capabilities, Inputs, Missing
 from uops.interp import run
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp
+from uops.spec.ir.node import UOp
 from uops.spec.result import Result
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from uops.backends.conformance.judge import Verdict
 from uops.backends.conformance.model import Case, Failure, Level, Schedules, Segment, Tier
-from uops.backends.frames import printable_texts
+from uops.backends.testing.journal import Journal, tree
+from uops.backends.worker.frames import printable_texts
 from uops.compiler.config import Config
-from uops.fuzz.journal import Journal, tree
 
 Json = dict[str, Any]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from uops.spec import dtypes as dt
-from uops.spec.dialects import Dialect, dialects_of
-from uops.spec.dtypes import DType
-from uops.spec.rows import ROWS
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.rows.rows import ROWS
+from uops.spec.verify.dialects import Dialect, dialects_of
 
 
 @dataclass(frozen=True, slots=True)

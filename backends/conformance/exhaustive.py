@@ -32,13 +32,13 @@ import numpy.typing as npt
 from uops.backends import registry
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, Reference, points
 from uops.backends.contract import Backend
-from uops.backends.frames import BadFrame, header_of
-from uops.backends.serve import begin
-from uops.backends.worker import introduction
-from uops.fuzz.journal import Journal
-from uops.spec import build as b
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.backends.testing.journal import Journal
+from uops.backends.worker.client import introduction
+from uops.backends.worker.frames import BadFrame, header_of
+from uops.backends.worker.serve import begin
+from uops.spec.ir import build as b
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 Array = npt.NDArray[Any]
 CHUNK_BITS = 22

@@ -2,7 +2,7 @@
 
 Takes: a case and the arrays a backend gave. Gives: per segment the number of elements outside the allowed set, the first few as
 failures, and the largest accepted distance in ulp. Values that only moved are compared by bits, NaN payloads included (R28);
-all others by the allowed sets of `uops.interp.sets` (R30, R31) at the level asked for.
+all others by the allowed sets of `uops.interp.allowed` (R30, R31) at the level asked for.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from uops.backends.conformance.model import Case, Failure, Level, Segment
-from uops.interp.sets import AllowedSet, allowed
-from uops.spec.dtypes import Kind
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import MARKERS, Op
+from uops.interp.allowed import AllowedSet, allowed
+from uops.spec.ir.dtypes import Kind
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import MARKERS, Op
 from uops.spec.result import Result
 
 Array = npt.NDArray[Any]

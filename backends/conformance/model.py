@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
 
 
 class Status(Enum):

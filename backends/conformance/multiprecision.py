@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.spec.dtypes import DType
+from uops.spec.ir.dtypes import DType
 
 Array = npt.NDArray[Any]
 #: Bits of precision beyond which a float64 result and any halfway point near it are told apart for these inputs.

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from uops.fuzz.values import edge_bits, float_bits, from_bits
-from uops.spec import dtypes as dt
-from uops.spec.derive.exact import round_nearest
-from uops.spec.dtypes import DType, Kind
+from uops.backends.testing.values import edge_bits, float_bits, from_bits
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.derive.exact import round_nearest
+from uops.spec.ir.dtypes import DType, Kind
 
 Array = npt.NDArray[Any]
 Bits = tuple[int, ...]

@@ -14,9 +14,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.ops import Op
 
 Array = npt.NDArray[Any]
 Judged = tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]

@@ -18,20 +18,20 @@ from pathlib import Path
 
 import numpy as np
 
-from uops.backends import worker
 from uops.backends.conformance.cases import cases
 from uops.backends.conformance.decided import Decided, heading, known
 from uops.backends.conformance.judge import Expectation, Verdict, judge
 from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Schedules, Segment, Status, Tier
 from uops.backends.contract import Capabilities
 from uops.backends.registry import Introduction
-from uops.fuzz.journal import Journal
-from uops.spec import dtypes as dt
-from uops.spec.node import toposort
-from uops.spec.ops import ALU, Op
-from uops.spec.text import show
+from uops.backends.testing.journal import Journal
+from uops.backends.worker import client
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.text import show
 
-LIMITS = worker.Limits(timeout=60.0)
+LIMITS = client.Limits(timeout=60.0)
 CHOSEN = Schedules()
 Progress = Callable[[int, int], None]
 _RANK = {Status.PASS: 0, Status.XFAIL: 1, Status.UNSUPPORTED: 2, Status.NOT_RUN: 3, Status.FAIL: 4}
@@ -61,7 +61,7 @@ class Run:
 
 def conform(
     backend: str, subject: Introduction, *, tier: Tier = Tier.SMOKE, rows: str = "*", jobs: int = 2,
-    progress: Progress | None = None, limits: worker.Limits = LIMITS, schedules: Schedules = CHOSEN, journal: Path | None = None,
+    progress: Progress | None = None, limits: client.Limits = LIMITS, schedules: Schedules = CHOSEN, journal: Path | None = None,
 ) -> Run:  # fmt: skip
     """Run the suite on a backend of which `subject` is what it says of itself. Ctrl-C ends it early: what was decided is kept, the
     rest is `not run`, and `complete` is False. Raises OtherCampaign where the journal is of another run, and InUse."""
@@ -89,25 +89,25 @@ def conform(
 
 #: Ends of a program that one element may owe to another.
 _ENDED = ("error", "crash", "trap")
-Outcomes = list[tuple[Case, worker.Outcome]]
+Outcomes = list[tuple[Case, client.Outcome]]
 
 
 def _outcomes(
-    backend: str, wanted: list[Case], jobs: int, limits: worker.Limits, environment: Mapping[str, str]
+    backend: str, wanted: list[Case], jobs: int, limits: client.Limits, environment: Mapping[str, str]
 ) -> Iterator[Outcomes]:  # fmt: skip
     """What to judge for each case: itself, or its classes alone."""
     sent = (_sent(c) for c in wanted)
-    with worker.Worker(backend, limits=limits, environment=environment) as again:
-        found = worker.run_all(backend, sent, jobs=jobs, batch=8, limits=limits, environment=environment)
+    with client.Worker(backend, limits=limits, environment=environment) as again:
+        found = client.run_all(backend, sent, jobs=jobs, batch=8, limits=limits, environment=environment)
         for case, outcome in zip(wanted, found, strict=True):
             yield _divided(case, outcome, again) if outcome.status in _ENDED else [(case, outcome)]
 
 
-def _sent(case: Case) -> worker.Case:
-    return worker.Case(show(case.graph), case.inputs)
+def _sent(case: Case) -> client.Case:
+    return client.Case(show(case.graph), case.inputs)
 
 
-def _divided(case: Case, outcome: worker.Outcome, again: worker.Worker) -> Outcomes:
+def _divided(case: Case, outcome: client.Outcome, again: client.Worker) -> Outcomes:
     """The classes of a case that ended, each run without the others; the case itself where none of them ends alone."""
     parts = alone(case)
     found = list(zip(parts, again.run_batch([_sent(c) for c in parts]), strict=True))
@@ -175,7 +175,7 @@ def _take(run: Run, case: Case, done: Decided, capable: Capabilities) -> None:
             _merge(run, parts[part], v, level, capable)
 
 
-def verdicts(expected: Expectation, outcome: worker.Outcome, level: Level) -> list[Verdict]:
+def verdicts(expected: Expectation, outcome: client.Outcome, level: Level) -> list[Verdict]:
     """What an outcome means for each segment of its case."""
     if outcome.status == "ok" and outcome.result is not None:
         return judge(expected, outcome.result, level)

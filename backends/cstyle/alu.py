@@ -13,11 +13,11 @@ from collections.abc import Callable
 from uops.backends.cstyle.helpers import FROM_U64, word
 from uops.backends.cstyle.language import ALIAS, WORD, Needs, bits, exact, integer
 from uops.backends.facts import bounds, column, excludes, opposed, within
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 #: Takes where helpers are asked for, the node and its operands; gives an expression.
 Emit = Callable[..., str]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from uops.backends.cstyle.language import ALIAS, Language, bits, exact, integer
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
 
 
 def word(d: DType) -> str:

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.dtypes import DType, Kind
 from uops.spec.errors import Unsupported
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.ops import Op
 
 # fmt: off
 ALIAS: dict[DType, str] = {

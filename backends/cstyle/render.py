@@ -18,12 +18,12 @@ from uops.backends.cstyle import helpers
 from uops.backends.cstyle.alu import EMIT, arithmetic
 from uops.backends.cstyle.language import TYPEDEFS, Language, literal
 from uops.compiler.target import STACK_LIMIT
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.dtypes import DType
 from uops.spec.errors import CompileError, Crash, Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 #: An AtomicAdd of work-items that run at the same time: (where helpers are asked for, dtype, pointer, value, space) -> a statement.
 Atomic = Callable[["Writer", DType, str, str, str], str]

@@ -14,11 +14,11 @@ from uops.backends.facts import bounds, column, opposed
 from uops.backends.llvm.builder import Builder
 from uops.backends.llvm.exponential import exp2
 from uops.backends.llvm.types import bits, each, lanes_of, like, literal, parts, suffix, type_of, value_type, wide
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 #: Takes the builder, the node and its operands; gives the name of the result.
 Emit = Callable[..., str]

@@ -11,8 +11,8 @@ from uops.backends.llvm.binding import Host
 from uops.backends.llvm.builder import Builder
 from uops.backends.llvm.types import each, lanes_of, literal, parts, type_of, value_type, wide
 from uops.compiler.decompose.exp2 import EXP2
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
 
 #: What the host has to have.
 FEATURES = ("avx512dq", "avx512vl")

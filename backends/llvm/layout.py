@@ -1,6 +1,7 @@
 """What a rendering decides before it writes: forms of index vectors, arithmetic of addresses, memory, buffers in registers.
 
-Takes: the instructions of a LINEAR kernel. Spec: Load, Store, Buffer; R08, R61, and the forms of `uops.compiler.passes.vectors`.
+Takes: the instructions of a LINEAR kernel. Spec: Load, Store, Buffer; R08, R61, and the forms of
+`uops.compiler.passes.select.vectors`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from uops.backends.facts import bounds, memory
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 class Span(NamedTuple):

@@ -19,14 +19,14 @@ from uops.backends.llvm.builder import Builder
 from uops.backends.llvm.layout import addresses, changes, is_exact, references, registers, span
 from uops.backends.llvm.shuffles import is_lane, join, lane, pick, vector_literal
 from uops.backends.llvm.types import bits, each, lanes_of, like, literal, storage_type, type_of, value_type, wide
-from uops.compiler.loops import shared
+from uops.compiler.ir.loops import shared
 from uops.compiler.target import STACK_LIMIT
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.dtypes import DType
 from uops.spec.errors import CompileError, Crash, Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 ENTRY = "kernel"
 #: The function that does some iterations of a THREAD loop.

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from uops.backends.llvm.builder import Builder
 from uops.backends.llvm.types import lanes_of, literal, type_of, value_type, wide
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 Operand = Callable[[UOp], str]
 

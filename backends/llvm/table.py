@@ -25,7 +25,7 @@ from uops.backends.llvm.entry import Argument, Head
 from uops.backends.llvm.entry import Launch as LaunchWords
 from uops.backends.llvm.host import cores
 from uops.backends.llvm.pool import FORKED
-from uops.compiler.frame import ArrayInput, Frame, Launch, VariableInput
+from uops.compiler.runtime.frame import ArrayInput, Frame, Launch, VariableInput
 from uops.compiler.target import Entered
 from uops.spec.errors import Crash
 

@@ -19,11 +19,11 @@ from uops.backends.llvm.exponential import is_native
 from uops.backends.llvm.host import describe
 from uops.backends.llvm.render import ENTRY, OPS, PART, render
 from uops.backends.llvm.types import NATIVE
-from uops.compiler.frame import Frame
+from uops.compiler.runtime.frame import Frame
 from uops.compiler.target import Entered, Kernel, load
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 @functools.cache

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import struct
 
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.node import UOp
 
 # fmt: off
 VALUE: dict[DType, str] = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from uops.backends.cstyle.alu import arithmetic
 from uops.backends.cstyle.language import ALIAS, Needs
 from uops.backends.cstyle.render import Writer
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
 from uops.spec.errors import Unsupported
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 
 #: By item size: the unsigned integer and the function of OpenCL C that exchanges it.
 _EXCHANGE = {4: (dt.uint32, "atomic_cmpxchg"), 8: (dt.uint64, "atom_cmpxchg")}

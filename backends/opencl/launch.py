@@ -17,11 +17,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from uops.backends.facts import memory, within
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
 from uops.spec.errors import CompileError, Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 GROUPS = frozenset({AxisType.GLOBAL, AxisType.THREAD})
 LANES = frozenset({AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE})

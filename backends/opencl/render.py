@@ -10,10 +10,10 @@ from uops.backends.cstyle import render as family
 from uops.backends.cstyle.language import Language
 from uops.backends.opencl import atomic
 from uops.backends.opencl.launch import launch
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 ENTRY = "entry"
 OPENCL = Language(

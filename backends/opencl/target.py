@@ -17,10 +17,10 @@ from uops.backends.opencl import device
 from uops.backends.opencl.launch import MAX_LANES, Shape, read
 from uops.backends.opencl.render import ENTRY, OPS, render
 from uops.compiler.target import Machine
-from uops.spec.dtypes import DType
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 #: Bytes of a vector that a work-item loads at once: what GPUs have; a CPU's own are made of several work-items.
 WIDEST = 16

@@ -18,14 +18,14 @@ import numpy as np
 from uops.backends.arrays import STORAGE
 from uops.backends.contract import Backend, Capabilities, Inputs, Missing
 from uops.backends.tinygrad.forms import Library, Node, Scope
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
 from uops.spec.extras import how_to_install
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import scope_nodes
 from uops.spec.result import Result
-from uops.spec.scope import scope_nodes
 
 UNSUPPORTED = (Missing("Movement/Replicated", "*", "tinygrad has no op that checks copies to be equal"),)
 

@@ -15,10 +15,10 @@ import llvmlite.binding as llvm
 import llvmlite.ir as ir
 import numpy as np
 
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 llvm.initialize_native_target()
 llvm.initialize_native_asmprinter()

@@ -22,11 +22,11 @@ from points import DOUBLE_POINTS, single_pow
 
 from uops.compiler.decompose import SMALL, decompose, lower, widen
 from uops.compiler.decompose.build import BITS, E
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 UNARY = {"exp2": Op.EXP2, "log2": Op.LOG2, "sin": Op.SIN}
 NAMES = {**UNARY, "pow": Op.POW}

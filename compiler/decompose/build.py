@@ -13,12 +13,12 @@ import struct
 from collections.abc import Sequence
 from functools import lru_cache
 
-from uops.spec import dtypes as dt
-from uops.spec.args import BitcastArg, CastArg
-from uops.spec.build import const
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import BitcastArg, CastArg
+from uops.spec.ir.build import const
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 Shape = tuple[int, ...]
 Number = bool | int | float

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from uops.compiler.decompose.build import BITS, E, where
 from uops.compiler.decompose.narrow import SMALL, encode, narrow, widen
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind
-from uops.spec.node import UOp
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.node import UOp
 
 #: Dtypes that are themselves in lowered graphs on a target without small floats.
 NATIVE = frozenset({dt.bool_, *dt.INTS, dt.float32, dt.float64})

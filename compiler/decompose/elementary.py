@@ -10,9 +10,9 @@ from uops.compiler.decompose.exp2 import exp2
 from uops.compiler.decompose.log2 import log2
 from uops.compiler.decompose.pow import pow_
 from uops.compiler.decompose.sin import sin
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 def _bound(x: UOp) -> float:

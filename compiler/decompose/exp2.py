@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from uops.compiler.decompose import coefficients as k
 from uops.compiler.decompose.build import E, clamp, horner
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
 
 #: dtype -> (polynomial, lowest and highest x that need telling apart). Below, 2^x rounds to 0; above, it overflows.
 EXP2 = {dt.float32: (k.EXP2_32, -151.0, 129.0), dt.float64: (k.EXP2_64, -1076.0, 1025.0)}

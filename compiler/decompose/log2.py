@@ -11,10 +11,10 @@ import math
 
 from uops.compiler.decompose import coefficients as k
 from uops.compiler.decompose.build import E, bits_of, horner, pick, where
-from uops.spec import dtypes as dt
-from uops.spec.build import wrap
-from uops.spec.dtypes import DType
-from uops.spec.record import dataclass
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.build import wrap
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.record import dataclass
 
 LOG2 = {dt.float32: k.LOG2_32, dt.float64: k.LOG2_64}
 

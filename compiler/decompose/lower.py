@@ -9,10 +9,10 @@ from uops.compiler.decompose.casts import NATIVE, lower_cast, storage
 from uops.compiler.decompose.elementary import WIDE_RULES, is_elementary
 from uops.compiler.decompose.narrow import SMALL, encode
 from uops.compiler.decompose.small import SMALL_RULES, Site, is_small
-from uops.spec.args import BitcastArg
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir.args import BitcastArg
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 _EVERY = NATIVE | frozenset(SMALL)
 

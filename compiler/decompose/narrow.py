@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 
 from uops.compiler.decompose.build import BITS, SIGNED, E, bits_of, where
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
 
 SMALL = (dt.fp8e4m3, dt.fp8e5m2, dt.float16, dt.bfloat16)
 

@@ -17,7 +17,7 @@ from uops.compiler.decompose.build import E, clamp, horner, pick, where
 from uops.compiler.decompose.doubles import Pair, fast_add, fast_two_sum, multiply, two_product
 from uops.compiler.decompose.exp2 import split_scale
 from uops.compiler.decompose.log2 import split
-from uops.spec import dtypes as dt
+from uops.spec.ir import dtypes as dt
 
 _SIGN = 1 << 63
 _MAGIC = 1.5 * 2.0**52

@@ -17,7 +17,7 @@ import math
 from uops.compiler.decompose import coefficients as k
 from uops.compiler.decompose.build import E, horner, where
 from uops.compiler.decompose.doubles import fast_two_sum, two_product, two_sum
-from uops.spec import dtypes as dt
+from uops.spec.ir import dtypes as dt
 
 #: Largest |x| for which the reduction by a rounded quotient is used; n and its product with the first part of pi are then exact.
 BOUNDED = 2.0**30

@@ -23,11 +23,11 @@ from uops.compiler.decompose.casts import cast
 from uops.compiler.decompose.doubles import two_sum
 from uops.compiler.decompose.elementary import WIDE_RULES
 from uops.compiler.decompose.narrow import SMALL
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import COMPARE, Op
-from uops.spec.record import dataclass
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import COMPARE, Op
+from uops.spec.ir.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

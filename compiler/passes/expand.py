@@ -23,15 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from uops.compiler.ir.bodies import each
+from uops.compiler.ir.loops import in_order
 from uops.compiler.log import note
-from uops.compiler.loops import in_order
-from uops.compiler.passes.bodies import each
 from uops.compiler.place import untranslatable
-from uops.spec import build as B
-from uops.spec.args import ReduceArg
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp, nodes_of, toposort
-from uops.spec.ops import ALU, Op
+from uops.spec.ir import build as B
+from uops.spec.ir.args import ReduceArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, nodes_of, toposort
+from uops.spec.ir.ops import ALU, Op
 
 _EXPANDED = frozenset({AxisType.UPCAST, AxisType.UNROLL})
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from uops.compiler.ir.bodies import each
 from uops.compiler.log import note
-from uops.compiler.passes.bodies import each
 from uops.compiler.place import untranslatable
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.scope import open_ranges
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import open_ranges
 
 #: Not instructions of their own: the root, and constants, which stand where they are used, as vectors of them do. Nor are the sizes
 #: of Params, and a Group that only the root holds: it orders nothing.

@@ -14,12 +14,12 @@ import threading
 from queue import SimpleQueue
 from types import TracebackType
 
-from uops.compiler.passes.bodies import each
+from uops.compiler.ir.bodies import each
 from uops.compiler.target import Target, machine_of
-from uops.spec import build as B
-from uops.spec.args import SourceArg
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir.args import SourceArg
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 def render(root: UOp, target: Target) -> UOp:

@@ -7,6 +7,7 @@ and `admission` lets only proved rules fire. `optops` states what OptOps do to i
 refutation a pair of graphs, for whoever can run them.
 
 What a proof rests on, beside Z3: that an op of a graph means what `semantics` says (compared with the exact interpreter), that the
-matcher discharges conditions as they are meant (min_max of `uops.spec.derive`, equality of sums by `uops.compiler.linear`), that
-`Rule.apply` instantiates the patterns that were proved, and for rules whose witness `evaluates` a pattern, the constant folder.
+matcher discharges conditions as they are meant (min_max of `uops.spec.ir.derive`, equality of sums by `uops.compiler.ir.affine`),
+that `Rule.apply` instantiates the patterns that were proved, and for rules whose witness `evaluates` a pattern, the constant
+folder.
 """

@@ -15,13 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from uops.spec.dtypes import DType
 from uops.spec.errors import UopsError
+from uops.spec.ir.dtypes import DType
 from uops.spec.untrusted import BadFile, Damaged, describe_path, parse_json, unseal
 
 if TYPE_CHECKING:
-    from uops.compiler.pattern import Pattern
-    from uops.compiler.rewrite import Rule
+    from uops.compiler.rewrite.pattern import Pattern
+    from uops.compiler.rewrite.rule import Rule
 
 _LEDGER = Path(__file__).with_name("ledger.jsonl")
 #: What the index of a ledger is sealed as, and its format.

@@ -15,9 +15,9 @@ from uops.compiler.prove import ledger
 from uops.compiler.prove.admission import digest
 from uops.compiler.prove.ledger import Entry, Page
 from uops.compiler.prove.obligations import Obligation, obligations
-from uops.compiler.prove.solver import version
+from uops.compiler.prove.solver.solver import version
 from uops.compiler.prove.verdicts import LEMMA, Status, Verdict, lemma_obligation, prove
-from uops.compiler.rewrite import Rule
+from uops.compiler.rewrite.rule import Rule
 
 #: Told of each verdict: (how many are done, of how many, the verdict).
 Progress = Callable[[int, int, Verdict], None]
@@ -46,7 +46,7 @@ class Report:
 def themes() -> dict[str, tuple[Rule, ...]]:
     """Everything that is to be proved, by theme: the rewrite rules, the laws of OptOps, and those of index arithmetic."""
     from uops.compiler.prove import identities, optops
-    from uops.compiler.rules import THEMES, fast_math, further
+    from uops.compiler.rewrite.rules import THEMES, fast_math, further
 
     laws = {"optops": optops.THEMES, "laws": identities.THEMES}
     stated = {f"{of}: {name}": found for of, themes in laws.items() for name, found in themes.items()}

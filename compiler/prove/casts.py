@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from uops.compiler.prove import smt
 from uops.compiler.prove.model import (
     FORMAT,
     SMALL,
@@ -26,9 +25,10 @@ from uops.compiler.prove.model import (
     to_float,
     zero_extend,
 )
-from uops.compiler.prove.smt import EXACT, RNE, RTZ, Term
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.smt import EXACT, RNE, RTZ, Term
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind
 
 
 def cast(m: Model, d: DType, a: Value) -> Value:

@@ -8,20 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
-from uops.compiler.pattern import Pattern
 from uops.compiler.prove.model import float_bits
-from uops.compiler.prove.solver import Number
+from uops.compiler.prove.solver.solver import Number
 from uops.compiler.prove.typings import Assignment, Typed, assignments
 from uops.compiler.prove.verdicts import Verdict
-from uops.compiler.rewrite import Rule
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import BitcastArg, CastArg, ConstArg
-from uops.spec.dtypes import DType
+from uops.compiler.rewrite.pattern import Pattern
+from uops.compiler.rewrite.rule import Rule
 from uops.spec.errors import Crash
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.record import dataclass
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import BitcastArg, CastArg, ConstArg
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ are never matched: `lhs` is `rhs` for all values under `when`.
 
 from __future__ import annotations
 
-from uops.compiler.pattern import INDEX, Pattern, eq, lift, maximum, ne, var, where
-from uops.compiler.rewrite import Rule
-from uops.spec import dtypes as dt
+from uops.compiler.rewrite.pattern import INDEX, Pattern, eq, lift, maximum, ne, var, where
+from uops.compiler.rewrite.rule import Rule
+from uops.spec.ir import dtypes as dt
 
 a, b, d, f, h, i, j, k, l, m, n, o, p, u, x, y = (var(name, INDEX) for name in "abdfhijklmnopuxy")  # noqa: E741
 _NATURALS = (dt.uint8, dt.uint16, dt.uint32, dt.uint64, dt.index)

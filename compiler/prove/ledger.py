@@ -18,7 +18,7 @@ from pathlib import Path
 from uops.compiler.prove.admission import ANEW, INDEX, SCHEMA, Unreadable, index
 from uops.compiler.prove.obligations import Plan
 from uops.compiler.prove.verdicts import Status, Verdict
-from uops.spec.record import dataclass
+from uops.spec.ir.record import dataclass
 from uops.spec.untrusted import BadFile, describe_path, parse_json, read_text, seal, write_bytes
 
 #: The committed ledger.

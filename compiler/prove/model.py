@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 
-from uops.compiler.prove import smt
-from uops.compiler.prove.smt import BOOL, INT, Sort, Term
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.smt import BOOL, INT, Sort, Term
 from uops.spec.errors import UopsError
-from uops.spec.record import dataclass as record
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.record import dataclass as record
 
 
 class Unmodelled(UopsError):

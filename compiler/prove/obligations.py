@@ -17,18 +17,18 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 
-from uops.compiler.pattern import Pattern, variables
-from uops.compiler.prove import smt
 from uops.compiler.prove.casts import kept
 from uops.compiler.prove.model import Form, Model, Unmodelled, Value, equal
 from uops.compiler.prove.semantics import mean
-from uops.compiler.prove.smt import Encoding, Term
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.smt import Encoding, Term
 from uops.compiler.prove.typings import Assignment, Typed, annotate, assignments
-from uops.compiler.rewrite import Rule
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.ops import BITWISE, Op
-from uops.spec.record import dataclass
+from uops.compiler.rewrite.pattern import Pattern, variables
+from uops.compiler.rewrite.rule import Rule
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import BITWISE, Op
+from uops.spec.ir.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

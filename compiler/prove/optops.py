@@ -1,7 +1,7 @@
 """OptOps, proved once for all sizes: what they do to the iterations of a kernel, as laws in the language of rules.
 
 Each law is a `Rule` that is never matched: `lhs` is `rhs` for all values under `when`, extents included. The forms are those that
-`uops.compiler.optimize.schedule` builds; tests hold the two together.
+`uops.compiler.passes.optimize.schedule.schedule` builds; tests hold the two together.
 
     Split    of an extent m*k by k: iteration i is o*k + e, or e*m + o with top. It stays inside, is found again (so no iteration
              comes twice), covers all, and keeps the order of the loops as they nest. Cache tiling (R91) is the same, twice.
@@ -22,13 +22,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from uops.compiler.passes.accumulate import identity
-from uops.compiler.pattern import INDEX, Pattern, eq, lift, operation, var, where
-from uops.compiler.rewrite import Rule
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
+from uops.compiler.ir.accumulators import identity
+from uops.compiler.rewrite.pattern import INDEX, Pattern, eq, lift, operation, var, where
+from uops.compiler.rewrite.rule import Rule
 from uops.spec.errors import Crash
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 from uops.spec.wmma import OPERANDS
 from uops.spec.wmma.maps import Affine, Digit
 from uops.spec.wmma.registry import DESCRIPTORS

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
-from uops.compiler.prove import smt
 from uops.compiler.prove.model import Model
-from uops.compiler.prove.smt import REAL, Term
-from uops.spec.dtypes import DType
-from uops.spec.ops import Op
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.smt import REAL, Term
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 
 ZERO, ONE = smt.rational(Fraction(0)), smt.rational(Fraction(1))
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from uops.compiler.prove import reals, smt
+from uops.compiler.prove import reals
 from uops.compiler.prove.casts import bitcast, cast, round_float, wrap
 from uops.compiler.prove.model import FORMAT, SMALL, Form, Model, Unmodelled, Value, extract, to_float, zero_extend
-from uops.compiler.prove.smt import RNE, RTZ, Term
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind
-from uops.spec.ops import BITWISE, COMPARE, SHIFT, Op
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.smt import RNE, RTZ, Term
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.ops import BITWISE, COMPARE, SHIFT, Op
 
 # Typing
 

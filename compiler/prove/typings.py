@@ -12,14 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from uops.compiler.pattern import Pattern, TypeVar, variables
 from uops.compiler.prove.semantics import result_dtype
-from uops.compiler.rewrite import Rule
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
+from uops.compiler.rewrite.pattern import Pattern, TypeVar, variables
+from uops.compiler.rewrite.rule import Rule
 from uops.spec.errors import Crash
-from uops.spec.ops import Op
-from uops.spec.record import dataclass
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
+from uops.spec.ir.record import dataclass
 
 #: Variables and type variables by name, literals of the left side by their path from the root.
 Types = dict[str | tuple[int, ...], DType]

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
-from uops.compiler.prove import smt
 from uops.compiler.prove.casts import lemma
 from uops.compiler.prove.obligations import Attempt, Obligation, Plan, keeps_by_lemma
-from uops.compiler.prove.solver import Number, Pool, Worker
-from uops.spec import dtypes as dt
-from uops.spec.record import dataclass
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.solver import Number, Pool, Worker
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.record import dataclass
 
 #: The name under which the casts that keep every number are proved.
 LEMMA = "lemma: the cast keeps the number"

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from uops.spec.node import UOp, toposort, users
-from uops.spec.ops import Op
-from uops.spec.scope import VIEWS
+from uops.spec.ir.node import UOp, toposort, users
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import VIEWS
 
 
 class _Copy(NamedTuple):

@@ -16,12 +16,12 @@ from typing import NamedTuple
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
 from uops.spec.errors import SpecIndexError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 UNCHECKED = "unchecked"
 

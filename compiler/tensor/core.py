@@ -18,12 +18,12 @@ from uops.compiler.tensor.checks import IndexCheck, attach, checks_of
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, weak
 from uops.compiler.tensor.faults import fault, spell, whole
 from uops.compiler.tensor.realize import compute
-from uops.spec import build as B
-from uops.spec.dtypes import DType, promote
 from uops.spec.errors import SpecIndexError, SpecTypeError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.scope import VIEWS
+from uops.spec.ir import build as B
+from uops.spec.ir.dtypes import DType, promote
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import VIEWS
 
 Shape = tuple[int, ...]
 #: What stands beside a Tensor in an expression: a Tensor, an array, or a weak Python number.

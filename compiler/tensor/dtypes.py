@@ -1,9 +1,9 @@
 """Dtypes of the front end: how they are named, promoted (R25) and accumulated (R42).
 
-Promotion is the least upper bound in one lattice, `uops.spec.dtypes`: bool, then the integers by width, then the floats. A Python
-number is *weak* beside a Tensor: it takes the Tensor's dtype where that holds numbers of its kind and, for an integer, the value;
-else it is int32 (int64 where int32 does not hold it) or float32, and is promoted. Alone, a bool is bool, an int int32 and a float
-float32.
+Promotion is the least upper bound in one lattice, `uops.spec.ir.dtypes`: bool, then the integers by width, then the floats. A
+Python number is *weak* beside a Tensor: it takes the Tensor's dtype where that holds numbers of its kind and, for an integer, the
+value; else it is int32 (int64 where int32 does not hold it) or float32, and is promoted. Alone, a bool is bool, an int int32 and a
+float float32.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import functools
 from typing import Any
 
 from uops.compiler.tensor.faults import fault, spell
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind, promote
 from uops.spec.errors import SpecTypeError
-from uops.spec.node import UOp
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind, promote
+from uops.spec.ir.node import UOp
 
 __all__ = ["ACCUMULATE", "Number", "accumulator", "as_dtype", "default_dtype", "floating", "pick_integer", "promote", "weak"]
 

@@ -8,7 +8,7 @@ from types import FrameType
 from typing import Any
 
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError
-from uops.spec.ops import Op
+from uops.spec.ir.ops import Op
 
 #: Where the methods of a Tensor are.
 _PACKAGE = __name__.rpartition(".")[0] + "."
@@ -85,6 +85,6 @@ def claim_of(op: Op, text: str) -> str:
 
 def _claims(op: str) -> dict[str, str]:
     """The words of each claim of an op, by id."""
-    from uops.spec.rows import ROWS  # only a mistake needs the rows
+    from uops.spec.rows.rows import ROWS  # only a mistake needs the rows
 
     return {c.id: c.text for c in ROWS[Op[op]].claims}

@@ -21,11 +21,11 @@ from uops.compiler.tensor import storage
 from uops.compiler.tensor.checks import UNCHECKED, IndexCheck, attach, checks_of
 from uops.compiler.tensor.realize import tracing
 from uops.compiler.tensor.tensor import Tensor
-from uops.spec import build as B
 from uops.spec.errors import SpecTypeError, SpecValueError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.scope import operands, scope_nodes
+from uops.spec.ir import build as B
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import operands, scope_nodes
 
 P = ParamSpec("P")
 R = TypeVar("R")

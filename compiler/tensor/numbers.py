@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from uops.compiler.runtime import numpy_dtype
+from uops.compiler.runtime.program import numpy_dtype
 from uops.compiler.tensor.dtypes import Number, pick_integer
 from uops.compiler.tensor.faults import fault, spell
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
 from uops.spec.errors import SpecTypeError
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

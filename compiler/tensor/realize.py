@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from uops.compiler.config import default
 from uops.compiler.tensor.chains import joined
-from uops.spec import build as B
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError, Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 if TYPE_CHECKING:

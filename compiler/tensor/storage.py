@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from uops.compiler.runtime import numpy_dtype
+from uops.compiler.runtime.program import numpy_dtype
 from uops.compiler.tensor.dtypes import as_dtype
-from uops.spec import build as B
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

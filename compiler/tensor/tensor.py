@@ -6,7 +6,7 @@ module, each built on the one before, so that a method is found where its row of
 
 from __future__ import annotations
 
-from uops.compiler.tensor.exchange import Exchange
+from uops.compiler.tensor.methods.exchange import Exchange
 
 
 class Tensor(Exchange):

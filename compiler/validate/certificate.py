@@ -21,14 +21,15 @@ from typing import Any
 
 from uops.compiler.config import Config, default
 from uops.compiler.log import Move
+from uops.compiler.pipeline import record_lowering
 from uops.compiler.prove.admission import digest, is_proved
-from uops.compiler.prove.solver import LONGEST, Worker, version
-from uops.compiler.rewrite import Rule, Step
-from uops.compiler.rules.fast_math import FAST_MATH, LAWS
+from uops.compiler.prove.solver.solver import LONGEST, Worker, version
+from uops.compiler.rewrite.rule import Rule, Step
+from uops.compiler.rewrite.rules.fast_math import FAST_MATH, LAWS
 from uops.compiler.target import Target
 from uops.compiler.validate.decide import by_solver, query
 from uops.compiler.validate.kernel import bounds, widths
-from uops.compiler.validate.launch import recorded, validate
+from uops.compiler.validate.launch import validate
 from uops.compiler.validate.model import Claim
 from uops.compiler.validate.plan import callers, kept, plan
 from uops.compiler.validate.races import claims as race_claims
@@ -36,14 +37,14 @@ from uops.compiler.validate.reader import read
 from uops.compiler.validate.sites import Body
 from uops.compiler.validate.values import arranged, moves_of, replay, used
 from uops.compiler.validate.writes import agreement_claims
-from uops.spec import dtypes as dt
-from uops.spec.dialects import Dialect
 from uops.spec.errors import SpecError, UopsError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.text import parse, show
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse, show
 from uops.spec.untrusted import BadFile, describe_path, misfit, read_json
-from uops.spec.verify import verify
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 FORMAT = 3
 #: The launch as text, in this order.
@@ -53,7 +54,7 @@ TRUSTED = (
     "the solver, and the text of a query for it (uops.compiler.prove)",
     "the reader of accesses, and the claims that are made of them (uops.compiler.validate)",
     "the committed ledger of proved rules, and that Rule.apply instantiates what was proved",
-    "the parser of .uops text (uops.spec.text)",
+    "the parser of .uops text (uops.spec.ir.text)",
     "that `callers` are the numbers of all Buffers that the caller sees",
     "from join to decompose the values, not the accesses, of a kernel: `uops stages` and `uops conform --tier exhaustive`",
     "from the instructions to machine code: the renderer, the toolchain and the machine: `uops conform`",
@@ -73,7 +74,7 @@ Json = dict[str, Any]
 
 def certify(graph: UOp, target: Target, config: Config | None = None) -> Json:
     """The certificate of a program. Raises what `lower` raises, Invalid, Uncertified, and NoSolver without Z3."""
-    passed, steps, log = recorded(graph, target, config)
+    passed, steps, log = record_lowering(graph, target, config)
     validate(passed, steps, log).require()
     moves = moves_of(log)
     pairs = zip(steps["decompose"].src, steps["simplify"].src, strict=True)
@@ -190,7 +191,7 @@ def _digest(text: str) -> str:
 
 
 def _rules() -> dict[str, Rule]:
-    from uops.compiler.rules import VALUES
+    from uops.compiler.rewrite.rules import VALUES
 
     return {r.name: r for r in VALUES}
 

@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from uops.compiler.prove import smt
 from uops.compiler.prove.casts import wrap
 from uops.compiler.prove.model import Form, Model, Value
 from uops.compiler.prove.semantics import mean
-from uops.compiler.prove.smt import Term
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.smt import Term
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.budget import BudgetUnit, pay, remaining
 from uops.compiler.validate.model import By, Claim, Counterexample, Verdict
 from uops.compiler.validate.terms import App, Atom, Cond, Interval, Lin, Numbers, Var
-from uops.spec import dtypes as dt
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
 
 #: Points that are tried one by one, per claim.
 POINTS = 1 << 21

@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from uops.compiler.prove import smt
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.budget import Spent, limit_cost
 from uops.compiler.validate.decide import decide
@@ -22,10 +22,10 @@ from uops.compiler.validate.reader import read
 from uops.compiler.validate.sites import Body, Site, counter, variable
 from uops.compiler.validate.terms import App, Cond, Lin, Var
 from uops.compiler.validate.writes import by_memory, meet, reads, written
-from uops.spec import build as B
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.scope import is_variable
+from uops.spec.ir import build as B
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import is_variable
 
 #: Values of the named variables together, up to which each is looked at by itself.
 WORLDS = 128

@@ -11,19 +11,16 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Mapping
 
-from uops.compiler.config import Config, default
-from uops.compiler.log import Log, recording
-from uops.compiler.passes.select import STEPS
-from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
-from uops.compiler.prove.solver import Worker, version
-from uops.compiler.target import Target
+from uops.compiler.log import Log
+from uops.compiler.passes.select.select import STEPS
+from uops.compiler.prove.solver.solver import Worker, version
 from uops.compiler.validate.decide import decide
 from uops.compiler.validate.kernel import kernel
 from uops.compiler.validate.model import Invalid, Verdict
 from uops.compiler.validate.plan import callers, kept, plan
 from uops.compiler.validate.values import moves_of, values
-from uops.spec.node import UOp
-from uops.spec.record import dataclass as record
+from uops.spec.ir.node import UOp
+from uops.spec.ir.record import dataclass as record
 
 #: The passes, and steps of select, that change kernels one by one.
 PASSES = ("join", "optimize", "expand", *STEPS, "linearize")
@@ -94,20 +91,6 @@ def taken() -> dict[str, int]:
     with _PROCESS.lock:
         found, _PROCESS.counts = dict(_PROCESS.counts), Counter()
     return found
-
-
-def recorded(graph: UOp, target: Target, config: Config | None = None) -> tuple[dict[str, UOp], dict[str, UOp], Log]:
-    """What `validate` takes, of a program: its graphs by pass, those of the steps of select, and the log. Raises what `lower`
-    raises."""
-    steps: dict[str, UOp] = {}
-    state = Lowering(target, config or default(), steps=steps)
-    passed: dict[str, UOp] = {}
-    with recording() as log:
-        for p in PIPELINE:
-            graph = passed[p.name] = run_pass(p, graph, state)
-            if p.name == "plan":
-                break
-    return passed, steps, log
 
 
 def validate(passed: Mapping[str, UOp], steps: Mapping[str, UOp], log: Log) -> Report:

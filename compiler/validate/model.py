@@ -7,8 +7,8 @@ from enum import Enum
 
 from uops.compiler.validate.terms import Cond
 from uops.spec.errors import Unsound
-from uops.spec.node import UOp
-from uops.spec.record import dataclass
+from uops.spec.ir.node import UOp
+from uops.spec.ir.record import dataclass
 
 
 class Kind(Enum):

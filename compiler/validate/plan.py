@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterator, Mapping
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.model import Claim, Kind
 from uops.compiler.validate.terms import Cond, Lin
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 def kept(before: UOp, after: UOp) -> Iterator[Claim]:

@@ -12,17 +12,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import POINTS, by_solver, by_sums, facts_of, renamed, tightened
 from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
 from uops.compiler.validate.sites import GROUPS, LANES, Body, Site, counter, private, size_of, spelled
 from uops.compiler.validate.terms import Atom, Cond, Interval, Numbers, Var
 from uops.compiler.validate.writes import box, copy, executions, marks, mixed_radix
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 def races(body: Body, worker: Worker) -> Iterator[Verdict]:

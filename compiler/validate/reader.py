@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from uops.compiler.loops import in_order
+from uops.compiler.ir.loops import in_order
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.sites import Body, Site, base, counter, lane_of, variable
 from uops.compiler.validate.terms import App, Cond, Lin, Var
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
-from uops.spec.node import Dim, UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.scope import is_variable, open_ranges
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import Dim, UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import is_variable, open_ranges
 
 #: A value of each lane, or one formula for all of them.
 Read = Lin | Cond | list["Lin | Cond"] | None

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.terms import Cond, Lin, Var
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.record import dataclass
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.record import dataclass
 
 #: Loops whose iterations are not ordered against each other: workgroups or threads, and lanes of one workgroup (R57, R61).
 GROUPS = frozenset({AxisType.GLOBAL, AxisType.THREAD})

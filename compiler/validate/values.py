@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from uops.compiler.log import Log, Move
 from uops.compiler.prove.admission import is_proved
-from uops.compiler.rewrite import Rule, Step
+from uops.compiler.rewrite.rule import Rule, Step
 from uops.compiler.validate.model import By, Counterexample, Kind, Verdict
 from uops.spec.errors import Crash
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.scope import open_ranges
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import open_ranges
 
 #: Pass or step -> the check that covers what it does to values: `uops stages` runs the interpreter on what the pass gives.
 COVERED = {

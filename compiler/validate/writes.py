@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.budget import BudgetUnit, Spent
 from uops.compiler.validate.decide import POINTS, by_solver, exact, facts_of, grid, renamed, tightened
@@ -21,9 +21,9 @@ from uops.compiler.validate.digits import decoded
 from uops.compiler.validate.model import By, Claim, Counterexample, Kind, Verdict
 from uops.compiler.validate.sites import Body, Site, counter, size_of, spelled
 from uops.compiler.validate.terms import App, Cond, Interval, Lin, Numbers, Var
-from uops.spec.axes import AXIS_TABLE
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.axes import AXIS_TABLE
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 #: Elements of a memory that are looked at one by one.
 _MEMORY = 1 << 26

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import uops.fuzz
 from uops.spec.errors import UopsError
-from uops.spec.record import dataclass
+from uops.spec.ir.record import dataclass
 
 #: The package: mutants name files below it.
 PACKAGE = Path(uops.fuzz.__file__).absolute().parents[1]

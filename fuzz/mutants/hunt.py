@@ -27,15 +27,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uops.backends.registry import BrokenBackend
-from uops.fuzz import kinds, reproducer
-from uops.fuzz.campaign import JOURNAL
-from uops.fuzz.examine import Setup
-from uops.fuzz.journal import lines_so_far
+from uops.backends.testing.journal import lines_so_far
+from uops.fuzz.campaign.campaign import JOURNAL
+from uops.fuzz.campaign.examine import Setup
+from uops.fuzz.campaign.process import LIMITS, Examiner
+from uops.fuzz.campaign.work import drawn, settled
+from uops.fuzz.generate import kinds
 from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, changed
 from uops.fuzz.mutants.overlay import overlay
-from uops.fuzz.oracles import ORACLES
-from uops.fuzz.process import LIMITS, Examiner
-from uops.fuzz.work import drawn, settled
+from uops.fuzz.oracles.oracles import ORACLES
+from uops.fuzz.reduce import reproducer
 from uops.spec.errors import UopsError
 
 Json = dict[str, Any]
@@ -154,7 +155,7 @@ class Hunter:
 
     def _ledger(self, m: Mutant) -> Kill | None:
         """The proofs of the theme whose file is changed."""
-        if not m.edit.file.startswith("compiler/rules/"):
+        if not m.edit.file.startswith("compiler/rewrite/rules/"):
             return None
         theme = Path(m.edit.file).stem
         return self._asked(m, "ledger", ["-m", "uops", "prove", "--no-write", "--jobs", "1", "--rules", theme])

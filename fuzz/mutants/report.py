@@ -12,11 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from uops.fuzz.campaign.report import render
+from uops.fuzz.campaign.work import BATCH
 from uops.fuzz.mutants.catalogue import Mutant
 from uops.fuzz.mutants.hunt import Kill
 from uops.fuzz.mutants.run import Result, Run, median
-from uops.fuzz.report import render
-from uops.fuzz.work import BATCH
 from uops.spec.untrusted import write_text
 
 Json = dict[str, Any]

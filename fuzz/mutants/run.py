@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from uops import __version__
-from uops.fuzz.journal import Journal
-from uops.fuzz.kinds import VERSION, number
+from uops.backends.testing.journal import Journal
+from uops.fuzz.generate.kinds import VERSION, number
 from uops.fuzz.mutants.catalogue import Mutant
 from uops.fuzz.mutants.hunt import Hunter, Kill, NotHunted, Stopped, absent
 from uops.spec.untrusted import write_text

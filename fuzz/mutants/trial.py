@@ -12,9 +12,9 @@ import sys
 import threading
 from pathlib import Path
 
-from uops.backends.serve import end_with_parent
-from uops.fuzz.campaign import Campaign
-from uops.fuzz.examine import Setup
+from uops.backends.worker.serve import end_with_parent
+from uops.fuzz.campaign.campaign import Campaign
+from uops.fuzz.campaign.examine import Setup
 from uops.fuzz.mutants.hunt import PATIENT
 
 

@@ -13,12 +13,12 @@ from uops.interp.bestiary.frame import Frame
 from uops.interp.bestiary.lanes import Run
 from uops.interp.bestiary.machine import Machine, Step
 from uops.interp.bestiary.memory import Memory, Private, Ref
-from uops.interp.storage import NUMPY, Array, validated
-from uops.spec.args import AddrSpace
-from uops.spec.dtypes import DType
+from uops.interp.tensor.storage import NUMPY, Array, validated
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 # ------------------------------------------------------------------------------------------------------------------ memories
 

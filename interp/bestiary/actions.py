@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from uops.interp.bestiary import access, calls, devices, flow, linear, values
 from uops.interp.bestiary.machine import Action, Needs
-from uops.spec.ops import BINARY, MARKERS, TERNARY, UNARY, Op
+from uops.spec.ir.ops import BINARY, MARKERS, TERNARY, UNARY, Op
 
 # fmt: off
 ACTIONS: Mapping[Op, Action] = {

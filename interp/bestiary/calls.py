@@ -17,13 +17,13 @@ from uops.interp.bestiary.lanes import Run
 from uops.interp.bestiary.machine import Machine, Step
 from uops.interp.bestiary.memory import Ref
 from uops.interp.bestiary.plan import stage
-from uops.interp.memory import describe
 from uops.interp.opaque import meaning
-from uops.interp.storage import Array
-from uops.spec import dtypes as dt
+from uops.interp.tensor.memory import describe
+from uops.interp.tensor.storage import Array
 from uops.spec.errors import SpecError, Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 # -------------------------------------------------------------------------------------------------------------------- Params
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from uops.interp.bestiary.machine import Step
 from uops.interp.bestiary.values import folded, joined
-from uops.interp.storage import Array
-from uops.spec.node import UOp
+from uops.interp.tensor.storage import Array
+from uops.spec.ir.node import UOp
 
 
 def _shards(u: UOp, x: Array) -> list[Array]:

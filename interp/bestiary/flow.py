@@ -12,11 +12,11 @@ from uops.interp.bestiary.frame import Frame
 from uops.interp.bestiary.lanes import Request, Run
 from uops.interp.bestiary.machine import Machine, Step
 from uops.interp.bestiary.values import folded, joined
-from uops.interp.storage import NUMPY, Array, settle
-from uops.spec import dtypes as dt
+from uops.interp.tensor.storage import NUMPY, Array, settle
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 def loop_needs(m: Machine, frame: Frame, u: UOp) -> Iterable[tuple[Frame, UOp]]:

@@ -12,8 +12,8 @@ from typing import Any
 
 from uops.interp.bestiary.memory import Memory, Private, fresh
 from uops.interp.bestiary.plan import KINDS, Kind, Plan
-from uops.interp.storage import Array
-from uops.spec.node import UOp
+from uops.interp.tensor.storage import Array
+from uops.spec.ir.node import UOp
 
 #: The loops whose iterations have LOCAL memory of their own, and REG memory.
 _GROUPS = frozenset({Kind.GROUPS})

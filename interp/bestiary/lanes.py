@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.memory import describe
-from uops.interp.storage import Array
+from uops.interp.tensor.memory import describe
+from uops.interp.tensor.storage import Array
 from uops.spec.errors import Trap
-from uops.spec.node import UOp
+from uops.spec.ir.node import UOp
 from uops.spec.wmma import find
 
 #: Of each loop or launch around a lane, outermost first: whether it numbers the lanes of a warp, and the lane's number.
@@ -100,7 +100,7 @@ def warps(lanes: Sequence[Coordinates], threads: int) -> list[list[Coordinates]]
 
 def _multiplied(request: Request) -> dict[Coordinates, Array]:
     """The result of each lane of a Wmma (R118, R119)."""
-    from uops.interp.wmma import multiply
+    from uops.interp.ops.wmma import multiply
 
     u = request.node
     found: dict[Coordinates, Array] = {}

@@ -15,8 +15,8 @@ from uops.interp.bestiary.lanes import Run
 from uops.interp.bestiary.machine import Machine, Step
 from uops.interp.bestiary.plan import Level, effects_of
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,13 +15,13 @@ from uops.interp.bestiary.frame import Cell, Frame, Lane, Scope
 from uops.interp.bestiary.lanes import Run, order, together, workgroup
 from uops.interp.bestiary.memory import Memory, Pointers, Ref, read, write
 from uops.interp.bestiary.plan import ABSORBED, KINDS, Kind, Level, Plan
-from uops.interp.checks import check_value, unsound
-from uops.interp.memory import describe
-from uops.interp.storage import Array
-from uops.spec.axes import AxisType
+from uops.interp.tensor.checks import check_value, unsound
+from uops.interp.tensor.memory import describe
+from uops.interp.tensor.storage import Array
 from uops.spec.errors import Crash, SpecError, UopsError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 #: Called with a node and its value (None for a void node) for every evaluation of a node.
 Trace = Callable[[UOp, Any], None]
@@ -36,11 +36,17 @@ _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, Z
 
 
 class Machine:
-    """One run. `memories` are those that outlive a workgroup, by key or node."""
+    """One run. `memories` are those that outlive a workgroup, by key or node; `actions` and `needs` say what each op does."""
 
-    def __init__(self, inputs: Mapping[str, Any], check: bool, schedule: int | None, trace: Trace | None) -> None:
-        from uops.interp.bestiary.actions import ACTIONS, NEEDS  # the actions use this module
-
+    def __init__(
+        self,
+        inputs: Mapping[str, Any],
+        check: bool,
+        schedule: int | None,
+        trace: Trace | None,
+        actions: Mapping[Op, Action],
+        needs: Mapping[Op, Needs],
+    ) -> None:
         self.inputs = inputs
         self.check = check
         self.schedule = schedule
@@ -49,8 +55,8 @@ class Machine:
         self.plans: dict[UOp, Plan] = {}
         self.bound: dict[UOp, UOp] = {}
         self.clock = 0
-        self.actions: Mapping[Op, Action] = ACTIONS
-        self.needs: Mapping[Op, Needs] = NEEDS
+        self.actions = actions
+        self.needs = needs
 
     def plan(self, root: UOp) -> Plan:
         found = self.plans.get(root)

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.memory import describe
-from uops.interp.movement import MOVES, out_of_bounds, outer
-from uops.interp.storage import NUMPY, Array, check_bool
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
+from uops.interp.ops.movement import MOVES, out_of_bounds, outer
+from uops.interp.tensor.memory import describe
+from uops.interp.tensor.storage import NUMPY, Array, check_bool
 from uops.spec.errors import Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 #: Position of an element that an index puts outside of its memory; stays negative under the moves that follow.
 OUTSIDE = -(1 << 62)

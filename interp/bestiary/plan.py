@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from uops.interp.movement import operand_sources
-from uops.spec.axes import AxisType
+from uops.interp.ops.movement import operand_sources
 from uops.spec.bestiary.tables import RANGE_ENDING
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.scope import closed_by
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import closed_by
 
 Ranges = frozenset[UOp]
 _NONE: Ranges = frozenset()

@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from uops.interp.bestiary.actions import ACTIONS, NEEDS
 from uops.interp.bestiary.calls import body_of
 from uops.interp.bestiary.frame import Frame, Lane, Scope
 from uops.interp.bestiary.lanes import Run
 from uops.interp.bestiary.machine import Machine, Trace
 from uops.interp.bestiary.plan import ABSORBED, stage
-from uops.interp.memory import describe
-from uops.interp.storage import Array
-from uops.spec import dtypes as dt
+from uops.interp.tensor.memory import describe
+from uops.interp.tensor.storage import Array
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 _FIRST = Op.B_RANGE.value
@@ -48,7 +49,7 @@ def run(
     lanes, workgroups and the iterations of unordered Ranges. With `check`, every node's dtype, shape and min_max are asserted
     (Unsound). Raises Trap where the specification defines a failure and SpecError for an ill-formed graph or input.
     """
-    machine = Machine(inputs, check, schedule, trace)
+    machine = Machine(inputs, check, schedule, trace, ACTIONS, NEEDS)
     with np.errstate(all="ignore"):
         values = _run(machine, root)
     return Result(values, {m.key: m.contents() for m in machine.memories.values() if m.key is not None and m.written})

@@ -9,23 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp import integers
 from uops.interp.bestiary import memory
 from uops.interp.bestiary.frame import Cell, Frame
 from uops.interp.bestiary.lanes import Run
 from uops.interp.bestiary.machine import Machine, Step
 from uops.interp.bestiary.memory import Pointers, Ref
-from uops.interp.elementwise import KERNELS, Row, kernel_of
-from uops.interp.movement import MOVES, operand_sources
-from uops.interp.reduce import FOLDS
-from uops.interp.rounding import CASTS
-from uops.interp.storage import NUMPY, SMALL, Array, constant, settle, variable
-from uops.spec import dtypes as dt
+from uops.interp.ops import integers
+from uops.interp.ops.elementwise import KERNELS, Row, kernel_of
+from uops.interp.ops.movement import MOVES, operand_sources
+from uops.interp.ops.reduce import FOLDS
+from uops.interp.ops.rounding import CASTS
+from uops.interp.tensor.storage import NUMPY, SMALL, Array, constant, settle, variable
 from uops.spec.bestiary.tables import EXPANDABLE
-from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 f32 = np.float32
 

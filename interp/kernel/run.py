@@ -10,14 +10,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from uops.interp.kernel import vector
-from uops.interp.kernel.lanes import Machine, Operand
-from uops.interp.kernel.launch import launched
-from uops.interp.kernel.memory import Space, Window
-from uops.interp.kernel.shuffle import shuffled
-from uops.interp.kernel.structure import Kernel
-from uops.interp.storage import Array
-from uops.spec.node import UOp
+from uops.interp.kernel.lane_machine.actions import action
+from uops.interp.kernel.lane_machine.machine import Machine, Operand
+from uops.interp.kernel.lane_machine.memory import Space, Window
+from uops.interp.kernel.structure.blocks import Kernel
+from uops.interp.kernel.structure.launch import launched
+from uops.interp.kernel.structure.shuffle import shuffled
+from uops.interp.kernel.vector_machine import evaluate
+from uops.interp.tensor.storage import Array
+from uops.spec.ir.node import UOp
 
 
 @np.errstate(all="ignore")
@@ -35,7 +36,7 @@ def run_kernel(
     SpecError and Unsound.
     """
     if schedule is None and not lanes:
-        attempt = vector.attempt(kernel, operands, check)
+        attempt = evaluate.attempt(kernel, operands, check)
         if attempt is not None:
             return attempt.commit()
     for x in operands.values():
@@ -46,4 +47,4 @@ def run_kernel(
     ready = launched(kernel)
     if schedule is not None:
         ready = shuffled(ready, schedule)
-    return Machine(ready, operands, check, schedule).run()
+    return Machine(ready, operands, action, check, schedule).run()

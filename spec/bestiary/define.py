@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from uops.spec.bestiary.legalize import LEGALIZE
 from uops.spec.bestiary.memory import SIZE, STORABLE
-from uops.spec.claims import Draft, all_same_shape, integer, named, same_dtype, source_ops
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Family, Op
-from uops.spec.scope import Context, well_argued
-from uops.spec.sizes import divides, show_shape
-from uops.spec.table.base import EFFECT, NONE, Table
-from uops.spec.table.source import OWN_NAME
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Family, Op
+from uops.spec.ir.scope import Context, well_argued
+from uops.spec.ir.sizes import divides, show_shape
+from uops.spec.rows.claims import Draft, all_same_shape, integer, named, same_dtype, source_ops
+from uops.spec.rows.table.base import EFFECT, NONE, Table
+from uops.spec.rows.table.source import OWN_NAME
 
 
 def _not_negative_id(u: UOp, ctx: Context) -> str | None:

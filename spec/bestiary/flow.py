@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from uops.spec import dtypes as dt
-from uops.spec.args import ReduceArg
 from uops.spec.bestiary.legalize import LEGALIZE
 from uops.spec.bestiary.tables import REDUCE_OPS
-from uops.spec.claims import Draft, axes_valid, boolean, dtype_is, integer, ranges_from, scalar, source_ops
-from uops.spec.node import UOp
-from uops.spec.ops import Family, Op
-from uops.spec.scope import Context
-from uops.spec.sizes import at_most, show_shape
-from uops.spec.table.base import EFFECT, NONE, Table
-from uops.spec.table.ordering import axis_identity, closed_once
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import ReduceArg
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Family, Op
+from uops.spec.ir.scope import Context
+from uops.spec.ir.sizes import at_most, show_shape
+from uops.spec.rows.claims import Draft, axes_valid, boolean, dtype_is, integer, ranges_from, scalar, source_ops
+from uops.spec.rows.table.base import EFFECT, NONE, Table
+from uops.spec.rows.table.ordering import axis_identity, closed_once
 
 DEVICE_SOURCE = source_ops("device", 1, frozenset({Op.DEVICE}))
 

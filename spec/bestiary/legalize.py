@@ -5,12 +5,12 @@ Takes a graph that `verify` accepts in BESTIARY. Gives one with the same meaning
 
 from __future__ import annotations
 
-from uops.spec.args import AddrSpace
 from uops.spec.bestiary import lower as lw
 from uops.spec.bestiary.lower import Lower, Lowering
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp, substitute, toposort
-from uops.spec.ops import Op
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.node import UOp, substitute, toposort
+from uops.spec.ir.ops import Op
 
 # fmt: off
 LEGALIZE: dict[Op, Lower] = {

@@ -6,15 +6,15 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from uops.spec import args as A
-from uops.spec import build as b
-from uops.spec import dtypes as dt
 from uops.spec.bestiary.tables import EXPANDABLE
-from uops.spec.derive.shape import part_of_dim, scale_dim
-from uops.spec.dtypes import Kind
-from uops.spec.node import Dim, UOp, substitute, toposort
-from uops.spec.ops import Op
-from uops.spec.scope import closed_by, open_ranges, scope_nodes
+from uops.spec.ir import args as A
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.derive.shape import part_of_dim, scale_dim
+from uops.spec.ir.dtypes import Kind
+from uops.spec.ir.node import Dim, UOp, substitute, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import closed_by, open_ranges, scope_nodes
 
 
 class Lowering:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from uops.spec.bestiary.flow import DEVICE_SOURCE
 from uops.spec.bestiary.legalize import LEGALIZE
-from uops.spec.claims import (
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Family, Op
+from uops.spec.ir.scope import Context
+from uops.spec.ir.sizes import at_most, divides, same_shape, show_shape
+from uops.spec.rows.claims import (
     Draft,
     arg_dtype_is,
     boolean,
@@ -17,11 +21,7 @@ from uops.spec.claims import (
     source_ops,
     storable,
 )  # fmt: skip
-from uops.spec.node import UOp
-from uops.spec.ops import Family, Op
-from uops.spec.scope import Context
-from uops.spec.sizes import at_most, divides, same_shape, show_shape
-from uops.spec.table.base import EFFECT, Table
+from uops.spec.rows.table.base import EFFECT, Table
 
 ADDRESSES = frozenset({Op.B_INDEX, Op.POINTER_INDEX, Op.PTRCAT})
 _ACCESSES = frozenset({Op.B_LOAD, Op.B_STORE, Op.PTRCAT})

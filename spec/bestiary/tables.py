@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from uops.spec.axes import AxisType
-from uops.spec.ops import BINARY, TERNARY, UNARY, Op
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Op
 
-#: Printed name -> axis type; priorities and mapping are columns of `uops.spec.axes.AXIS_TABLE`.
+#: Printed name -> axis type; priorities and mapping are columns of `uops.spec.ir.axes.AXIS_TABLE`.
 AXIS_NAMES: dict[str, AxisType] = {
     "Placeholder": AxisType.PLACEHOLDER,
     "Loop": AxisType.LOOP,

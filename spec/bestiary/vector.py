@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 
-from uops.spec.args import ConstArg
 from uops.spec.bestiary.legalize import LEGALIZE
 from uops.spec.bestiary.lower import unrolled_axes
 from uops.spec.bestiary.memory import ONLY_ACCESSED
-from uops.spec.claims import SAME_DEVICE, Draft, same_dtype
-from uops.spec.node import UOp
-from uops.spec.ops import Family, Op
-from uops.spec.scope import Context
-from uops.spec.sizes import show_shape
-from uops.spec.table.base import EFFECT, NONE, Table
-from uops.spec.table.codegen import custom_template
-from uops.spec.table.elementwise import binary
-from uops.spec.table.source import representable
+from uops.spec.ir.args import ConstArg
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Family, Op
+from uops.spec.ir.scope import Context
+from uops.spec.ir.sizes import show_shape
+from uops.spec.rows.claims import SAME_DEVICE, Draft, same_dtype
+from uops.spec.rows.table.base import EFFECT, NONE, Table
+from uops.spec.rows.table.codegen import custom_template
+from uops.spec.rows.table.elementwise import binary
+from uops.spec.rows.table.source import representable
 
 SAME = same_dtype("sources")
 #: Lanes of one vector: more are certainly a mistake, and would be written out one by one.

@@ -9,8 +9,8 @@ CDNA4 kept the instructions and took the OCP formats, which are.
 
 from __future__ import annotations
 
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
 from uops.spec.wmma.descriptor import Accumulator, Basis, Descriptor, Source, Status
 from uops.spec.wmma.maps import LaneMap, affine
 

@@ -2,7 +2,7 @@
 
 D = A B + C with A of M x K, B of K x N, C and D of M x N. `dims` is (N, M, K), the order of `WmmaArg`. The maps say who holds which
 element; `bijection_fault` checks them. `Accumulator` says how the K exact products and C's element become D's: it is what
-`uops.interp.wmma.allowed_error` derives its bound from.
+`uops.interp.ops.wmma.allowed_error` derives its bound from.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from uops.spec.dtypes import DType
+from uops.spec.ir.dtypes import DType
 from uops.spec.wmma.maps import Holder, LaneMap, holders, map_fault
 
 #: The operands; C stands for D too, which has its map.

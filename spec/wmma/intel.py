@@ -6,7 +6,7 @@ consecutive rows of the matrix, the VNNI layout.
 
 from __future__ import annotations
 
-from uops.spec import dtypes as dt
+from uops.spec.ir import dtypes as dt
 from uops.spec.wmma.descriptor import Accumulator, Basis, Descriptor, Source, Status
 from uops.spec.wmma.maps import affine
 

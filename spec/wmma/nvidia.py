@@ -6,8 +6,8 @@ The maps are those of the PTX ISA, in its words groupID = lane/4 and threadID_in
 
 from __future__ import annotations
 
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
 from uops.spec.wmma.descriptor import Accumulator, Basis, Descriptor, Source, Status
 from uops.spec.wmma.maps import affine
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from uops.spec.args import WmmaArg
 from uops.spec.errors import SpecError
+from uops.spec.ir.args import WmmaArg
 from uops.spec.wmma import amd, apple, intel, nvidia
 from uops.spec.wmma.descriptor import OPERANDS, Descriptor, Key, bijection_fault
 from uops.spec.wmma.maps import map_difference

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from uops.backends.api import compile
     from uops.backends.front import Tensor, function, use
     from uops.interp.run import run
-    from uops.spec.dialects import Dialect
     from uops.spec.errors import CompileError, Crash, SpecError, Trap, Unsound, Unsupported
-    from uops.spec.node import UOp
-    from uops.spec.ops import Op
+    from uops.spec.ir.node import UOp
+    from uops.spec.ir.ops import Op
+    from uops.spec.ir.text import parse, show
     from uops.spec.result import Result
-    from uops.spec.text import parse, show
-    from uops.spec.verify import verify
+    from uops.spec.verify.dialects import Dialect
+    from uops.spec.verify.verifier import verify
 
 __version__ = "0.1.0"
 
@@ -49,13 +49,13 @@ __all__ = [
 
 # fmt: off
 _HOME = {
-    "Op":           "uops.spec.ops",
-    "UOp":          "uops.spec.node",
-    "Dialect":      "uops.spec.dialects",
+    "Op":           "uops.spec.ir.ops",
+    "UOp":          "uops.spec.ir.node",
+    "Dialect":      "uops.spec.verify.dialects",
     "Result":       "uops.spec.result",
-    "parse":        "uops.spec.text",
-    "show":         "uops.spec.text",
-    "verify":       "uops.spec.verify",
+    "parse":        "uops.spec.ir.text",
+    "show":         "uops.spec.ir.text",
+    "verify":       "uops.spec.verify.verifier",
     "run":          "uops.interp",
     "compile":      "uops.backends.api",
     "Tensor":       "uops.backends.front",

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz import generate as generator
-from uops.fuzz.draw import SeededDraw
-from uops.fuzz.generate import Case, generate
-from uops.fuzz.producers import PRODUCERS
+from uops.fuzz.generate import graphs as generator
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.graphs import Case, generate
+from uops.fuzz.generate.producers import PRODUCERS
 from uops.interp import run
-from uops.interp.scalar import Bits
-from uops.interp.scalar import run as exact_run
-from uops.spec import dtypes as dt
+from uops.interp.exact import Bits
+from uops.interp.exact import run as exact_run
 from uops.spec.errors import Trap
-from uops.spec.node import toposort
-from uops.spec.ops import ALU, Op
-from uops.spec.text import show
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import ALU, Op
+from uops.spec.ir.text import show
 
 INEXACT = {"exp2", "log2", "sin", "pow", "folded"}
 GRAPHS = 1200
@@ -91,7 +91,7 @@ def test_the_interpreters_agree_on_generated_graphs(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_interpreters_trap_together() -> None:
-    from uops.spec import build as b
+    from uops.spec.ir import build as b
 
     x, i = b.param(0, (4,), dt.int32), b.cast(b.param(1, (), dt.int32), dt.index)
     g = b.at(x, i)

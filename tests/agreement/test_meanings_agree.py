@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.compiler import fold as folder
-from uops.fuzz.agreement import OPS, disagreements, folder_meaning, numpy_meaning, operands, signatures
-from uops.interp import elementwise, rounding
-from uops.interp.scalar import elementwise as exact
-from uops.spec.dtypes import DType
-from uops.spec.ops import Op
+from uops.compiler.rewrite import fold as folder
+from uops.fuzz.oracles.agreement import OPS, disagreements, folder_meaning, numpy_meaning, operands, signatures
+from uops.interp.exact import elementwise as exact
+from uops.interp.ops import elementwise, rounding
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 
 SIGNATURES = list(signatures())
 BY_OP: dict[Op, list[Any]] = defaultdict(list)

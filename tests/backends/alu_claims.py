@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from uops.compiler.target import PLAIN_DTYPES
-from uops.spec import args as A
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 NATIVE = [d for d in dt.STORABLE if d in PLAIN_DTYPES]
 NAN, INF = math.nan, math.inf

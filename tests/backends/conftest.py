@@ -16,11 +16,11 @@ from uops.backends.llvm.target import LlvmTarget
 from uops.backends.opencl.target import OpenClTarget
 from uops.compiler import Target
 from uops.compiler.target import lender
-from uops.spec import build as B
-from uops.spec.dtypes import DType
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 sys.path.insert(0, str(Path(__file__).parent))  # test modules share the modules of claims
 pytest.register_assert_rewrite("alu_claims", "kernel_claims", "render_claims")

@@ -6,13 +6,13 @@ A test module of a backend imports the claims and says with the fixture `tier` o
 import numpy as np
 import pytest
 
-from uops.backends.guard import Guarded, Side
-from uops.spec import args as A
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.backends.worker.guard import Guarded, Side
+from uops.spec.ir import args as A
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 
 def cast(u: UOp, d: dt.DType) -> UOp:

@@ -12,12 +12,12 @@ import pytest
 from kernel_claims import register
 
 from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS
-from uops.spec import args as A
-from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.errors import CompileError, Crash, Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 @dataclass(frozen=True)

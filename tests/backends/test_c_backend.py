@@ -21,17 +21,17 @@ from uops.backends.c.backend import TIERS
 from uops.backends.c.render import ENTRY, render
 from uops.backends.c.target import DriverTarget, TinyTarget
 from uops.backends.cache import ObjectCache
-from uops.backends.worker import Case, Worker
+from uops.backends.worker.client import Case, Worker
 from uops.compiler import Target
 from uops.compiler import compile as compile_for
 from uops.compiler.target import Kernel, Lends, lender
-from uops.spec import args as A
-from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.errors import Crash, Unsupported
 from uops.spec.extras import how_to_install
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 needs_tcc = pytest.mark.skipif(tinycc.missing() is not None, reason=str(tinycc.missing()))
 needs_gcc = pytest.mark.skipif(driver.missing("gcc") is not None, reason=str(driver.missing("gcc")))

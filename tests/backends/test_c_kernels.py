@@ -12,11 +12,11 @@ from render_claims import Renderer
 from uops.backends.c.render import LIBRARY, OPS, render
 from uops.backends.cstyle.language import ALIAS, NATIVE
 from uops.compiler.target import STACK_LIMIT
-from uops.spec import args as A
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 @pytest.fixture

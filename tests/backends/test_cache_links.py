@@ -19,12 +19,12 @@ from uops.backends.llvm import binding, entry, table
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile, lower
-from uops.compiler.optimize.search_clock import TargetClock
-from uops.fuzz.native import run_program
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.compiler.passes.optimize.search.clock import TargetClock
+from uops.fuzz.oracles.native import run_program
 from uops.spec.errors import Crash
-from uops.spec.node import UOp
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
 
 X = b.param(0, (4,), dt.float32)
 INPUTS = {"p0": np.arange(4, dtype=np.float32)}

@@ -13,13 +13,13 @@ from uops.backends import api
 from uops.backends.contract import Backend, Capabilities, Inputs
 from uops.backends.registry import UnknownBackend
 from uops.compiler import Compiled
-from uops.spec import build as b
-from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import show
 from uops.spec.result import Result
-from uops.spec.text import show
 
 GRAPH = b.add(b.param(0, (3,), dt.float32), b.param(1, (3,), dt.float32))
 INPUTS = {"p0": np.array([1, 2, 3], np.float32), "p1": np.array([10, 20, 30], np.float32)}

@@ -8,8 +8,8 @@ import pytest
 
 from uops.backends import registry
 from uops.backends.contract import Backend, Capabilities, Deviation, Missing
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
 from uops.spec.result import Result
 
 

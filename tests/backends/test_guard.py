@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from uops.backends.cache import ObjectCache
-from uops.backends.guard import Guarded, GuardedProgram, Side
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.backends.worker.guard import Guarded, GuardedProgram, Side
 from uops.spec.errors import Unsound
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 
 
 @pytest.mark.parametrize("side", Side)

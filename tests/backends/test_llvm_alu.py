@@ -9,13 +9,13 @@ from alu_claims import COMPARE, FLOATS, INTEGER, NATIVE, REAL, UNARY_REAL, alu, 
 
 from uops.backends.llvm.alu import CAST, EMIT
 from uops.backends.llvm.render import render
-from uops.spec import args as A
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 def test_casts_are_covered_for_every_pair_of_classes() -> None:

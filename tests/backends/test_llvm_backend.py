@@ -13,15 +13,15 @@ import pytest
 import uops
 from uops.backends import registry
 from uops.backends.contract import CompilerBackend
-from uops.backends.guard import GuardedProgram, Side
 from uops.backends.llvm.target import LlvmTarget
-from uops.backends.worker import Case, Worker
+from uops.backends.worker.client import Case, Worker
+from uops.backends.worker.guard import GuardedProgram, Side
 from uops.compiler import Target
-from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.errors import Unsound
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 OPTIONS = [{"tier": "full"}, {"tier": "fast"}, {"guard": True}, {"guard": "start", "tier": "fast"}]
 
@@ -132,7 +132,7 @@ def test_a_kernel_that_leaves_its_buffer_ends_the_worker_only(tmp_path, guard: s
 
 def test_the_contract_and_the_registry_load_no_compiler_and_no_llvm() -> None:
     script = (
-        "import sys, uops.backends.registry, uops.backends.worker\n"
+        "import sys, uops.backends.registry, uops.backends.worker.client\n"
         "print([m for m in sys.modules if 'llvmlite' in m or 'uops.compiler' in m])"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1])}

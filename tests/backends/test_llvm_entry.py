@@ -23,13 +23,13 @@ from uops.backends.llvm import binding, entry, table
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
-from uops.compiler.runtime import Compiled
-from uops.spec import build as B
-from uops.spec import compositions
-from uops.spec import dtypes as dt
+from uops.compiler.runtime.program import Compiled
 from uops.spec.errors import CompileError, SpecError, Trap, UopsError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.rows import compositions
 
 TARGET = LlvmTarget(Tier.FAST, ObjectCache(None))
 Pair = tuple[Compiled, Compiled]
@@ -381,7 +381,7 @@ def test_both_ways_agree_on_arguments_of_the_right_kinds(a: Any, b: Any, n: int)
 
 FALLBACK = """
 import numpy as np, uops
-from uops.spec import build as B, dtypes as dt
+from uops.spec.ir import build as B, dtypes as dt
 program = uops.compile(B.add(B.param(0, (4,), dt.float32), 1.0))
 assert type(program.function).__name__ == "method", program.function
 assert program.function(np.zeros(4, np.float32)).tolist() == [1.0] * 4

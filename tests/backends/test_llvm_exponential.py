@@ -12,12 +12,12 @@ from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.exponential import FEATURES, is_native
 from uops.backends.llvm.render import OPS, render
 from uops.backends.llvm.target import LlvmTarget
-from uops.compiler.runtime import Compiled, compile
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.compiler.runtime.program import Compiled, compile
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 pytestmark = pytest.mark.skipif(not is_native(binding.host()), reason=f"this host has not all of {', '.join(FEATURES)}")
 BITS = {dt.float32: np.uint32, dt.float64: np.uint64}

@@ -18,12 +18,12 @@ from uops.backends.llvm import table
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.render import PART
 from uops.backends.llvm.target import LlvmTarget
-from uops.compiler.frame import Frame, Launch
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.compiler.runtime.frame import Frame, Launch
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 TARGET = LlvmTarget(Tier.FAST, ObjectCache(None))
 Execute = Callable[[Any], None]

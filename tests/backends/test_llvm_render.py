@@ -12,9 +12,9 @@ from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.render import OPS, ZEROED, render
 from uops.backends.llvm.types import NATIVE
 from uops.compiler.target import STACK_LIMIT
-from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.errors import CompileError
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
 
 
 @pytest.fixture

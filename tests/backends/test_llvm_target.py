@@ -17,10 +17,10 @@ from uops.backends.cache import ObjectCache
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
-from uops.fuzz.leaks import held
-from uops.spec import build as B
-from uops.spec import dtypes as dt
+from uops.fuzz.oracles.leaks import held
 from uops.spec.errors import CompileError
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
 
 
 def square_plus(kernels, c: float):
@@ -97,9 +97,9 @@ import numpy as np
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
-from uops.spec import build as B, dtypes as dt
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as B, dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 target = LlvmTarget(Tier.FAST, ObjectCache(Path(sys.argv[1])))
 for c in range(25):

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from uops.backends.arrays import STORAGE
-from uops.backends.guard import Guarded
 from uops.backends.llvm import binding
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.layout import Span, addresses, is_exact, registers, span
 from uops.backends.llvm.render import render
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.dtypes import DType
+from uops.backends.worker.guard import Guarded
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import BITWISE, COMPARE, SHIFT, Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import BITWISE, COMPARE, SHIFT, Op
 
 INTS = dt.INTS
 FLOATS = (dt.float32, dt.float64)

@@ -37,17 +37,17 @@ import uops
 from uops.backends import registry
 from uops.backends.opencl import device
 from uops.backends.opencl.target import MEMORY, OpenClTarget
-from uops.backends.worker import Case, Limits, Worker
+from uops.backends.worker.client import Case, Limits, Worker
 from uops.compiler import compile as compile_for
 from uops.compiler.target import Lends, lender
 from uops.interp import run as interpreted
-from uops.spec import args as A
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
 from uops.spec.errors import Crash, Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 pytestmark = pytest.mark.skipif(device.missing() is not None, reason=str(device.missing()))
 
@@ -296,7 +296,7 @@ def test_an_absent_package_is_unsupported_with_the_reason() -> None:
 FOLDER = """
 import os
 from uops.backends import registry
-from uops.spec import build as B, dtypes as dt
+from uops.spec.ir import build as B, dtypes as dt
 import numpy as np
 registry.get("opencl").run(B.add(B.param(0, (4,), dt.float32), 2.5), {"p0": np.zeros(4, np.float32)})
 print(os.environ["POCL_CACHE_DIR"], len(os.listdir(os.environ["POCL_CACHE_DIR"])) > 0)

@@ -12,13 +12,13 @@ from uops.backends.opencl import device
 from uops.backends.opencl.launch import MAX_LANES, read
 from uops.backends.opencl.render import OPENCL, OPS, render
 from uops.compiler.target import PLAIN_OPS
-from uops.spec import args as A
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
 from uops.spec.errors import CompileError, Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 def special(name: str, bound: UOp) -> UOp:

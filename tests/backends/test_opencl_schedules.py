@@ -15,10 +15,10 @@ from uops.backends.opencl.launch import MAX_LANES, read
 from uops.backends.opencl.target import OpenClTarget
 from uops.compiler import Config, compile, lower
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 pytestmark = pytest.mark.skipif(device.missing() is not None, reason=str(device.missing()))
 

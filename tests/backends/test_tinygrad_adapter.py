@@ -19,14 +19,14 @@ from uops.backends.arrays import STORAGE
 from uops.backends.contract import Backend, Capabilities
 from uops.backends.tinygrad import adapter, forms
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dialects import TENSOR_OPS
 from uops.spec.errors import SpecError, Unsupported
 from uops.spec.extras import how_to_install
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.rows import ROWS
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.rows.rows import ROWS
+from uops.spec.verify.dialects import TENSOR_OPS
 
 ABSENT = "tinygrad is not installed (extra `peers`)"
 

@@ -17,16 +17,16 @@ import pytest
 
 import uops
 from uops.backends.registry import BrokenBackend
-from uops.backends.worker import STATUSES, Case, Limits, Process, Worker, run_all
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.text import show
+from uops.backends.worker.client import STATUSES, Case, Limits, Process, Worker, run_all
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.text import show
 
 FAKE = """
 import ctypes, os, signal, sys, time
 import numpy as np
 from uops.backends.contract import Backend, Capabilities
-from uops.backends.guard import Guarded, Side
+from uops.backends.worker.guard import Guarded, Side
 from uops.spec.errors import Trap, Unsupported
 from uops.spec.result import Result
 
@@ -152,7 +152,7 @@ def test_a_process_that_is_kept_from_running_does_not_hang(path: list[str]) -> N
 
 
 def test_a_process_that_stays_stopped_is_not_waited_for_without_end(path: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uops.backends.patience.STOPPED", 1.0)
+    monkeypatch.setattr("uops.backends.worker.patience.STOPPED", 1.0)
     with Worker("fake_backends:Fake", limits=Limits(timeout=0.25), path=path) as w:
         assert w.run(case()).status == "ok"
         os.kill(w._ready()._popen.pid, signal.SIGSTOP)
@@ -214,7 +214,9 @@ def test_a_process_that_does_not_read_is_a_timeout(tmp_path: Path) -> None:
     class Deaf(Process):
         module = "deaf"
 
-    greets = 'import os, sys, time\nfrom uops.backends.frames import pack\nos.write(int(sys.argv[2]), pack({"ready": "deaf"}))\n'
+    greets = (
+        'import os, sys, time\nfrom uops.backends.worker.frames import pack\nos.write(int(sys.argv[2]), pack({"ready": "deaf"}))\n'
+    )
     (tmp_path / "deaf.py").write_text(f"{greets}time.sleep(60)\n")
     process = Deaf({}, Limits(), {"PYTHONPATH": os.pathsep.join((str(tmp_path), *sys.path))})
     process.give({}, bytes(8 << 20), 0.2)
@@ -291,7 +293,7 @@ def test_a_batch_of_hundreds_takes_one_process(worker: Worker) -> None:
 
 
 def test_a_process_is_renewed_between_batches_without_a_loss(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uops.backends.worker._LIFE", 4)
+    monkeypatch.setattr("uops.backends.worker.client._LIFE", 4)
     worker.close()
     before, processes = worker.restarts, []
     for _ in range(6):
@@ -327,7 +329,7 @@ def test_run_all_reads_cases_as_it_needs_them_and_stops_when_asked(path: list[st
 
 ORPHAN = """
 import sys, time
-from uops.backends.worker import Case, Limits, Worker
+from uops.backends.worker.client import Case, Limits, Worker
 import numpy as np
 worker = Worker("fake_backends:Fake", limits=Limits(timeout=100), path=[sys.argv[1]])
 worker.version()
@@ -339,7 +341,7 @@ time.sleep(100)
 
 def test_a_hanging_worker_does_not_outlive_its_parent(path: list[str], tmp_path: Path) -> None:
     from uops.backends.arrays import encode
-    from uops.backends.frames import pack
+    from uops.backends.worker.frames import pack
 
     header, body = encode({"p0": X, "do_hang": 1})
     (tmp_path / "frame").write_bytes(pack({"cases": [{"program": show(GRAPH), "inputs": header}]}, body))

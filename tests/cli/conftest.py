@@ -17,8 +17,8 @@ from click.testing import CliRunner, Result
 
 from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Schedules, Segment, Status, Tier
 from uops.cli import main
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 
 Uops = Callable[..., Result]
 

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from click.testing import Result
 
-from uops.backends import npz, worker
+from uops.backends import npz
+from uops.backends.testing.journal import text
+from uops.backends.worker import client
 from uops.compiler import pipeline
-from uops.fuzz import bisect as search
-from uops.fuzz.corpus import load
-from uops.fuzz.journal import text
-from uops.spec.dialects import Dialect
+from uops.fuzz.bisect import bisect as search
+from uops.fuzz.reduce.corpus import load
 from uops.spec.errors import Crash, UopsError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.text import parse
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse
+from uops.spec.verify.dialects import Dialect
 
 Uops = Callable[..., Result]
 DIALECTS = Path(__file__).parents[1] / "dialects"
@@ -95,7 +96,7 @@ def test_a_broken_program_is_refused(uops: Uops, broken: str) -> None:
 
 
 def test_an_end_of_the_worker_is_unsound(uops: Uops, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.Worker, "run", lambda self, case: worker.Outcome("crash", None, "ended by SIGSEGV"))
+    monkeypatch.setattr(client.Worker, "run", lambda self, case: client.Outcome("crash", None, "ended by SIGSEGV"))
     result = uops("bisect", program, "--backend", "llvm")
     assert result.exit_code == 1
     assert "backend" in result.output
@@ -103,7 +104,7 @@ def test_an_end_of_the_worker_is_unsound(uops: Uops, program: str, monkeypatch: 
 
 
 def test_a_program_that_the_worker_refuses_is_no_finding(uops: Uops, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker.Worker, "run", lambda self, case: worker.Outcome("unsupported", None, "no such memory"))
+    monkeypatch.setattr(client.Worker, "run", lambda self, case: client.Outcome("unsupported", None, "no such memory"))
     result = uops("bisect", program, "--backend", "llvm")
     assert result.exit_code == 2
     assert "no such memory" in result.output

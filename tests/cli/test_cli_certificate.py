@@ -12,8 +12,8 @@ import pytest
 
 from uops.backends.registry import get
 from uops.compiler.validate import certificate as C
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 
 Json = dict[str, Any]
 

@@ -15,10 +15,10 @@ from click.testing import Result
 
 from uops.backends.conformance import model
 from uops.backends.conformance.model import Level, Schedules, Status, Tier
+from uops.backends.testing.journal import Journal
+from uops.cli.commands.conform import LEVELS, OPTS, TIERS, unwritable
 from uops.cli.common import WIDE
-from uops.cli.conform import LEVELS, OPTS, TIERS, unwritable
 from uops.compiler import Config
-from uops.fuzz.journal import Journal
 
 Uops = Callable[..., Result]
 ADD, LIMIT = ("Elementwise/Add", "int8", "zero"), ("Elementwise/Add", "int8", "limit")
@@ -69,7 +69,7 @@ def test_a_journal_reaches_the_suite(uops: Uops, suite: Any) -> None:
 
 def test_without_a_terminal_progress_is_told_in_lines(uops: Uops, suite: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert uops("conform", "-b", "interp").stderr == ""
-    monkeypatch.setattr(sys.modules["uops.cli.conform"], "EVERY", 0.0)
+    monkeypatch.setattr(sys.modules["uops.cli.commands.conform"], "EVERY", 0.0)
     assert uops("conform", "-b", "interp", "--json").stderr == "interp, smoke: 1 of 2 after 0 s\n"
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from uops.fuzz.kinds import KINDS
-from uops.fuzz.oracles import ORACLES
-from uops.fuzz.process import LIMITS
-from uops.fuzz.work import Local
+from uops.fuzz.campaign.process import LIMITS
+from uops.fuzz.campaign.work import Local
+from uops.fuzz.generate.kinds import KINDS
+from uops.fuzz.oracles.oracles import ORACLES
 
 PLANTED = """
 from uops.backends.conformance.controls import Interp
 from uops.interp import run
-from uops.spec.node import toposort
-from uops.spec.ops import Op
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import Op
 
 class NoMax(Interp):
     def run(self, graph, inputs):

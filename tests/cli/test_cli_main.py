@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 import uops as package
 from uops.cli import Group, main, words
 from uops.cli.common import DIALECTS
-from uops.spec.dialects import Dialect
 from uops.spec.errors import Crash, SpecError, Trap
+from uops.spec.verify.dialects import Dialect
 
 Uops = Callable[..., Result]
 COMMANDS = (

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from uops.fuzz.campaign import Summary
-from uops.fuzz.examine import Setup
+from uops.fuzz.campaign.campaign import Summary
+from uops.fuzz.campaign.examine import Setup
+from uops.fuzz.campaign.report import write as write_fuzz
 from uops.fuzz.mutants.catalogue import Mutant, catalogue
 from uops.fuzz.mutants.hunt import Kill
 from uops.fuzz.mutants.report import write as write_mutants
 from uops.fuzz.mutants.run import Result as Hunt
 from uops.fuzz.mutants.run import Run
-from uops.fuzz.report import write as write_fuzz
 
 Uops = Callable[..., Result]
 WIDTH = 400

@@ -11,9 +11,9 @@ import pytest
 from click.testing import Result
 
 import uops.cli
+from uops.backends.testing.journal import Journal
 from uops.cli.common import console, echo, print_json
-from uops.fuzz.campaign import _State
-from uops.fuzz.journal import Journal
+from uops.fuzz.campaign.campaign import _State
 
 Uops = Callable[..., Result]
 CLI = Path(uops.cli.__file__).parent

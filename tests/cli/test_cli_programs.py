@@ -15,15 +15,15 @@ from click.testing import Result
 from uops.backends import npz
 from uops.backends.answer import fault
 from uops.cli.inputs import random_inputs
-from uops.fuzz.generate import case
+from uops.fuzz.generate.graphs import case
 from uops.interp import run as interpret
-from uops.spec import build as b
-from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.text import parse, show
 from uops.spec.result import Result as Answer
-from uops.spec.rows import CLAIMS, ROWS
+from uops.spec.rows.rows import CLAIMS, ROWS
 from uops.spec.rulings import RULINGS
-from uops.spec.text import parse, show
 
 Uops = Callable[..., Result]
 

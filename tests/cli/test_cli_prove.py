@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from uops.compiler.pattern import INDEX, cst, lift, var
 from uops.compiler.prove import ledger
 from uops.compiler.prove.verdicts import LEMMA, lemmas
-from uops.compiler.rewrite import Rule
-from uops.compiler.rules import THEMES
+from uops.compiler.rewrite.pattern import INDEX, cst, lift, var
+from uops.compiler.rewrite.rule import Rule
+from uops.compiler.rewrite.rules import THEMES
 
 Uops = Callable[..., Result]
 

@@ -15,7 +15,7 @@ import pytest
 from click.testing import Result
 
 import uops.cli
-from uops.cli.search import micro
+from uops.cli.commands.search import micro
 
 Uops = Callable[..., Result]
 GEMM = """%0 = param (48, 40), slot=0 : f32

@@ -21,14 +21,14 @@ from click.testing import Result
 from uops.cli.viewer import columns
 from uops.cli.viewer.page import FAMILIES
 from uops.compiler import STAGES
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import ParamArg
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.rows import ROWS
-from uops.spec.text import line, number, parse, show
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import ParamArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import line, number, parse, show
+from uops.spec.rows.rows import ROWS
 from uops.spec.untrusted import printable
 
 Uops = Callable[..., Result]
@@ -281,7 +281,7 @@ def test_without_output_the_page_is_named_after_the_program(uops: Uops, program:
 
 
 def test_progress_is_told_on_standard_error(uops: Uops, program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["uops.cli.view"], "EVERY", 0.0)
+    monkeypatch.setattr(sys.modules["uops.cli.commands.view"], "EVERY", 0.0)
     result = uops("view", program)
     assert result.stdout == "program.html\n"
     assert "program.uops: lowering: 8 of 8 after 0 s" in result.stderr

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from uops.compiler import PLAIN_DTYPES, PLAIN_OPS
-from uops.compiler.fold import FOLD
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.text import parse, show
+from uops.compiler.rewrite.fold import FOLD
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse, show
 
 sys.path.insert(0, str(Path(__file__).parent))  # test modules share `schedules`
 pytest.register_assert_rewrite("schedules")

@@ -1,8 +1,8 @@
 """Nodes in which quotients and remainders of one index belong together, for rules that look for both in a sum."""
 
-from uops.spec import build as b
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 T, N, LOOP = b.variable("t", -20, 90), b.variable("n", 1, 30), b.range_(3, 9)
 

@@ -11,20 +11,20 @@ from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, lower
-from uops.compiler.passes.accumulate import identity
+from uops.compiler.ir.accumulators import identity
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
-from uops.compiler.passes.select import select
-from uops.compiler.rewrite import Rewriter
-from uops.compiler.rules import INDEXING
+from uops.compiler.passes.select.select import select
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import INDEXING
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.scope import open_ranges
-from uops.spec.verify import verify
+from uops.spec.ir import build as b
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import open_ranges
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 LOOP, REDUCE, UPCAST, UNROLL = AxisType.LOOP, AxisType.REDUCE, AxisType.UPCAST, AxisType.UNROLL
 Change = Callable[[UOp], UOp]

@@ -6,20 +6,20 @@ from dataclasses import replace
 import pytest
 
 from uops.compiler.config import Config
+from uops.compiler.ir.bodies import Kept, canonical, each
 from uops.compiler.log import recording
-from uops.compiler.passes.bodies import Kept, canonical, each
 from uops.compiler.pipeline import lower, stages
-from uops.compiler.runtime import compile
+from uops.compiler.runtime.program import compile
 from uops.compiler.target import Machine, Target
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
 from uops.spec.errors import CompileError, SpecError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.verify import verify
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 
 class Counting:

@@ -13,11 +13,11 @@ from uops.backends.llvm.types import NATIVE
 from uops.compiler.config import Config
 from uops.compiler.pipeline import PIPELINE, Lowering, run_pass
 from uops.compiler.target import Machine
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec import node
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir import node
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 #: Bounds on a chain of 12 elementwise operations, a tenth above what was seen.
 NODES, CALLS = 152, 3100

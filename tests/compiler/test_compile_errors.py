@@ -8,18 +8,18 @@ from collections.abc import Callable
 import pytest
 
 from uops.compiler import Target, lower
-from uops.compiler.passes.callify import callify
+from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import instructions
-from uops.compiler.passes.widths import machine_widths
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec import origins
-from uops.spec.args import RangeArg
-from uops.spec.axes import AxisType
+from uops.compiler.passes.select.index_widths import machine_widths
 from uops.spec.errors import CompileError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir import origins
+from uops.spec.ir.args import RangeArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 def _wide() -> None:

@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 from digits import digits
 
-from uops.compiler.compiled import Steps, _Writer, steps
-from uops.compiler.pattern import Pattern, TypeVar, cst, lift, literal, operation, var
-from uops.compiler.rewrite import Rewriter, Rule, cost
-from uops.compiler.rules import INDEXING, VALUES
+from uops.compiler.rewrite.matchers import Steps, _Writer, steps
+from uops.compiler.rewrite.pattern import Pattern, TypeVar, cst, lift, literal, operation, var
+from uops.compiler.rewrite.rewriter import Rewriter, cost
+from uops.compiler.rewrite.rule import Rule
+from uops.compiler.rewrite.rules import INDEXING, VALUES
 from uops.interp import run
-from uops.interp.storage import NUMPY
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import BitcastArg, CastArg, ConstArg
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.interp.tensor.storage import NUMPY
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import BitcastArg, CastArg, ConstArg
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 TRIES = 300
 DIGITS = digits()

@@ -4,16 +4,16 @@ import pytest
 from schedules import LOOP, REDUCE, UNROLL, UPCAST, nested, scheduled, split
 
 from uops.compiler.passes.expand import expand
-from uops.spec import build as b
-from uops.spec import compositions as c
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, ReduceArg
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
 from uops.spec.errors import CompileError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.verify import verify
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, ReduceArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.rows import compositions as c
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 F32 = dt.float32
 

@@ -8,13 +8,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.compiler.fold import FOLD, decode, encode, fold
-from uops.spec import dtypes as dt
-from uops.spec.args import BitcastArg, CastArg, ConstArg
-from uops.spec.dtypes import DType
+from uops.compiler.rewrite.fold import FOLD, decode, encode, fold
 from uops.spec.errors import CompileError
-from uops.spec.node import UOp
-from uops.spec.ops import ALU, Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import BitcastArg, CastArg, ConstArg
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import ALU, Op
 
 EDGES = [
     0.0,

@@ -12,21 +12,21 @@ import pytest
 from uops import Tensor
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
-from uops.compiler.passes.callify import callify
-from uops.compiler.passes.cost import Choices, work
-from uops.compiler.passes.layouts import keeps_last
-from uops.compiler.passes.rangeify import rangeify
-from uops.compiler.passes.views import Indexing, reshaped
-from uops.compiler.rewrite import Rewriter
-from uops.compiler.rules import INDEXING
+from uops.compiler.ir.views import Indexing, reshaped
+from uops.compiler.passes.callify.callify import callify
+from uops.compiler.passes.rangeify.cost import Choices, work
+from uops.compiler.passes.rangeify.layouts import keeps_last
+from uops.compiler.passes.rangeify.rangeify import rangeify
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import INDEXING
 from uops.compiler.tensor.realize import capture
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import RangeArg
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import RangeArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 FRESH = Config(verify=True, reuse=False)
 

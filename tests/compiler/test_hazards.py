@@ -11,14 +11,14 @@ import pytest
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, compile
-from uops.compiler.passes.callify import callify
-from uops.compiler.passes.hazards import are_apart, is_same
-from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.callify.callify import callify
+from uops.compiler.passes.callify.hazards import are_apart, is_same
+from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 I32 = dt.int32
 FRESH = Config(verify=True, reuse=False)

@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.compiler.optimize.schedule import apply, begin, sink
-from uops.compiler.passes.callify import callify
+from uops.compiler.passes.callify.callify import callify
 from uops.compiler.passes.expand import expand
-from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.optimize.schedule.optops import apply
+from uops.compiler.passes.optimize.schedule.schedule import begin, sink
+from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
-from uops.spec.node import UOp, nodes_of
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, nodes_of
+from uops.spec.ir.ops import Op
 from uops.spec.optops import Split
-from uops.spec.verify import verify
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 N = b.variable("n", 0, 1)
 M = b.variable("m", 0, 2)

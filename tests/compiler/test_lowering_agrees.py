@@ -12,16 +12,16 @@ import pytest
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, Target, compile
-from uops.fuzz.draw import SeededDraw
-from uops.fuzz.generate import generate
-from uops.fuzz.producers import FEATURES
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.graphs import generate
+from uops.fuzz.generate.producers import FEATURES
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import compositions as c
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
+from uops.spec.rows import compositions as c
 
 F32, I32 = dt.float32, dt.int32
 Case = tuple[UOp, dict[str, Any]]

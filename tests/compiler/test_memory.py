@@ -4,15 +4,16 @@ import random
 import threading
 
 from uops.compiler.log import recording
-from uops.compiler.memory import Memory, memory, remembered, remembering
-from uops.compiler.pattern import var
-from uops.compiler.rewrite import Rewriter, Rule, cost
-from uops.compiler.rules import VALUES
-from uops.fuzz.generate import case
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp, nodes_of, orders, toposort
-from uops.spec.ops import Op
+from uops.compiler.rewrite.lowering_cache import Memory, memory, remembered, remembering
+from uops.compiler.rewrite.pattern import var
+from uops.compiler.rewrite.rewriter import Rewriter, cost
+from uops.compiler.rewrite.rule import Rule
+from uops.compiler.rewrite.rules import VALUES
+from uops.fuzz.generate.graphs import case
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, nodes_of, orders, toposort
+from uops.spec.ir.ops import Op
 
 X = b.param(0, (), dt.int32)
 

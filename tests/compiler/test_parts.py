@@ -7,11 +7,11 @@ import pytest
 
 import uops
 from uops.compiler import Config, lower
-from uops.compiler.passes.parts import FEW, FEWEST, LEAST, PARTS
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.compiler.passes.rangeify.split_reduce import FEW, FEWEST, LEAST, PARTS
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 Shape = tuple[int, ...]
 

@@ -6,22 +6,22 @@ import numpy as np
 import pytest
 
 from uops.compiler import Config, lower, outputs
-from uops.compiler.linear import number
-from uops.compiler.passes.accumulate import accumulate, identity
-from uops.compiler.passes.callify import callify, resolve
+from uops.compiler.decompose.threefry import threefry
+from uops.compiler.ir.accumulators import accumulate, identity
+from uops.compiler.ir.affine import number
+from uops.compiler.passes.callify.callify import callify, resolve
 from uops.compiler.passes.linearize import instructions
-from uops.compiler.passes.plan import ALIGNMENT, Life, lifetimes, place, plan
-from uops.compiler.passes.rangeify import rangeify
-from uops.compiler.passes.threefry import threefry
-from uops.compiler.passes.widths import machine_widths
-from uops.compiler.rewrite import Rewriter
-from uops.compiler.rules import VALUES
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
+from uops.compiler.passes.memory_plan import ALIGNMENT, Life, lifetimes, place, plan
+from uops.compiler.passes.rangeify.rangeify import rangeify
+from uops.compiler.passes.select.index_widths import machine_widths
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import VALUES
 from uops.spec.errors import CompileError, SpecError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 VERIFY = Config(verify=True, reuse=False)
 

@@ -6,14 +6,14 @@ import pytest
 
 from uops.compiler import PIPELINE, STAGES, Config, lower, stages
 from uops.compiler.pipeline import check_pipeline
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dialects import Dialect
 from uops.spec.errors import Crash, SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.text import parse, show
-from uops.spec.verify import verify
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse, show
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 VERIFY = Config(verify=True)
 GRAPH = b.reduce(b.mul(b.param(0, (3, 4), dt.float32), b.param(1, (4,), dt.float32)), Op.ADD, (1,))

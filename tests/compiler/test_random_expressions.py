@@ -8,8 +8,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench"))
 import random_expressions as bench
 
-from uops.compiler.pattern import ALL_INTS, var
-from uops.compiler.rewrite import Rule
+from uops.compiler.rewrite.pattern import ALL_INTS, var
+from uops.compiler.rewrite.rule import Rule
 
 x, y = var("x", ALL_INTS), var("y", ALL_INTS)
 

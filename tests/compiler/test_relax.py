@@ -13,23 +13,23 @@ from uops.backends.conformance.judge import Expectation
 from uops.backends.conformance.model import Case
 from uops.backends.registry import get
 from uops.cli import main
-from uops.compiler import runtime
 from uops.compiler.config import Config, default
 from uops.compiler.log import Log, recording
-from uops.compiler.passes.callify import callify, resolve
-from uops.compiler.passes.relax import relax
-from uops.compiler.pipeline import stages
+from uops.compiler.passes.callify.callify import callify, resolve
+from uops.compiler.passes.callify.relax import relax
+from uops.compiler.pipeline import record_lowering, stages
+from uops.compiler.runtime import program as runtime
 from uops.compiler.validate import certificate as C
-from uops.compiler.validate.launch import recorded, validate
-from uops.fuzz.stages import outside
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dialects import Dialect
+from uops.compiler.validate.launch import validate
+from uops.fuzz.oracles.stages import outside
 from uops.spec.errors import Unsupported, UopsError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.text import parse_file
-from uops.spec.verify import verify
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse_file
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 ROOT = Path(__file__).parents[2]
 CORPUS = sorted([*(ROOT / "tests/corpus").glob("*.uops"), *(ROOT / "examples/programs").glob("*.uops")])
@@ -248,7 +248,7 @@ def test_a_backend_that_is_no_target_has_no_fast_math() -> None:
 
 def test_validation_counts_its_steps_apart() -> None:
     graph, _ = PROGRAMS["a sum of thirds"]
-    passed, steps, log = recorded(graph, get("c").target, FAST)
+    passed, steps, log = record_lowering(graph, get("c").target, FAST)
     assert log.assumed == {"real-div-constant": 1}
     report = validate(passed, steps, log)
     report.require()

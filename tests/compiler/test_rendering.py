@@ -10,8 +10,8 @@ import pytest
 from uops.compiler.passes.render import SWITCH, Rendering
 from uops.compiler.target import Machine
 from uops.spec.errors import CompileError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 class Beside:

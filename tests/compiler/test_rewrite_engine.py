@@ -2,15 +2,16 @@
 
 import pytest
 
-from uops.compiler.linear import build, linear, same_sum
-from uops.compiler.pattern import cst, match, operation, var
-from uops.compiler.rewrite import Rewriter, Rule, cost, holds
-from uops.compiler.rules import VALUES
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.compiler.ir.affine import build, linear, same_sum
+from uops.compiler.rewrite.pattern import cst, match, operation, var
+from uops.compiler.rewrite.rewriter import Rewriter, cost
+from uops.compiler.rewrite.rule import Rule, holds
+from uops.compiler.rewrite.rules import VALUES
 from uops.spec.errors import Crash
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 x, y = var("x"), var("y")
 I32 = b.param(0, (), dt.int32)

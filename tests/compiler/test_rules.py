@@ -14,18 +14,19 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from uops.compiler.fold import FOLD, fold
-from uops.compiler.pattern import Pattern, TypeVar, cast, cst, lift, maximum, spell, var, variables, where
-from uops.compiler.rewrite import Rewriter, Rule
-from uops.compiler.rules import THEMES, VALUES, further
-from uops.compiler.rules.casts import lossless
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import CastArg, ConstArg
-from uops.spec.axes import AxisType
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import COMPARE, Op
+from uops.compiler.rewrite.fold import FOLD, fold
+from uops.compiler.rewrite.pattern import Pattern, TypeVar, cast, cst, lift, maximum, spell, var, variables, where
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rule import Rule
+from uops.compiler.rewrite.rules import THEMES, VALUES, further
+from uops.compiler.rewrite.rules.casts import lossless
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import CastArg, ConstArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import COMPARE, Op
 
 RULES = [(theme, rule) for theme, rules in (THEMES | further.THEMES).items() for rule in rules]
 #: All assignments are checked where there are at most this many (two variables of 8 bits); more are sampled, with a fixed seed.

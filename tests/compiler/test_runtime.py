@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from uops.compiler import Config, compile
-from uops.spec import build as b
-from uops.spec import dtypes as dt
 from uops.spec.errors import CompileError, SpecError, Trap
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
 
 FRESH = Config(verify=True, reuse=False)
 X = b.param(0, (2, 3), dt.float32)

@@ -2,11 +2,11 @@
 
 import pytest
 
-from uops.compiler.rewrite import Rewriter
-from uops.compiler.rules import INDEXING
-from uops.spec import build as b
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rules import INDEXING
+from uops.spec.ir import build as b
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 T, R = b.variable("t", -50, 900), b.range_(6, 0)
 N = b.variable("n", 1, 40)

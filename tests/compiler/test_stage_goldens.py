@@ -16,15 +16,15 @@ from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import STAGES, Config
-from uops.compiler.passes.callify import outputs
+from uops.compiler.passes.callify.callify import outputs
 from uops.compiler.pipeline import stages
 from uops.compiler.target import Machine
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.text import show
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import show
 
 #: Eight lanes of float32, sixteen registers, one core: no more of the host than its compiler is asked.
 MACHINE = Machine(vector_bytes=32, registers=16, caches=(32 << 10, 1 << 20), cores=1, fma=True)

@@ -11,17 +11,17 @@ import pytest
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
-from uops.compiler.arguments import extents
-from uops.compiler.rewrite import Rule
-from uops.compiler.rules import INDEXING
-from uops.compiler.runtime import Compiled
-from uops.fuzz.relations import without
+from uops.compiler.rewrite.rule import Rule
+from uops.compiler.rewrite.rules import INDEXING
+from uops.compiler.runtime.arguments import extents
+from uops.compiler.runtime.program import Compiled
+from uops.fuzz.oracles.relations import without
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
 from uops.spec.errors import Trap
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 F32, I32 = dt.float32, dt.int32
 N, M = b.variable("n", 1, 40), b.variable("m", 1, 20)

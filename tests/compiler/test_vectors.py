@@ -8,14 +8,14 @@ from schedules import FAST, LOOP, NUMPY, REDUCE, UNROLL, UNVERIFIED, UPCAST, agr
 
 from uops.compiler import lower
 from uops.compiler.target import PLAIN, machine_of
-from uops.spec import build as b
-from uops.spec import compositions as c
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.rows import compositions as c
 
 F32 = dt.float32
 

@@ -10,12 +10,12 @@ import pytest
 
 from uops.backends.registry import BrokenBackend, get
 from uops.compiler import Compiled, Config
-from uops.fuzz.bisect import bisect
-from uops.fuzz.corpus import FileTest, load, wrong
+from uops.fuzz.bisect.bisect import bisect
+from uops.fuzz.reduce.corpus import FileTest, load, wrong
 from uops.interp import run
-from uops.spec.dialects import Dialect
 from uops.spec.errors import Trap, Unsupported
-from uops.spec.verify import check
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import check
 
 FILES = sorted(Path(__file__).parent.glob("*.uops"))
 #: Of schedules: enough to have each kind of OptOp on some kernel of the files.

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from uops.cli.inputs import checked, random_inputs
-from uops.fuzz.corpus import inputs_of, load
+from uops.fuzz.reduce.corpus import inputs_of, load
 from uops.spec.errors import SpecError
-from uops.spec.text import parse_file
+from uops.spec.ir.text import parse_file
 
 PROGRAM = """
 %0 = param (), slot=none, name="n", bounds=[1, 3] : index

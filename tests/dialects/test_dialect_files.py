@@ -1,6 +1,6 @@
 """Programs of every dialect as files: each is well-formed there, runs, and gives what it says, whatever the order of lanes.
 
-A file is called `<dialect>-<what>.uops`; its comments are those of `uops.fuzz.corpus`.
+A file is called `<dialect>-<what>.uops`; its comments are those of `uops.fuzz.reduce.corpus`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz.corpus import FileTest, load, wrong
+from uops.fuzz.reduce.corpus import FileTest, load, wrong
 from uops.interp import executed, opaque, run
-from uops.spec import dtypes as dt
-from uops.spec.dialects import DIALECTS, Dialect
 from uops.spec.errors import Trap
-from uops.spec.node import toposort
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
-from uops.spec.verify import verify
+from uops.spec.verify.dialects import DIALECTS, Dialect
+from uops.spec.verify.verifier import verify
 
 FILES = sorted(Path(__file__).parent.glob("*.uops"))
 #: The second document's ops are executed by `tests/interp/bestiary`, which asserts so itself.

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.collectives import COLLECTIVES
-from uops.spec.compositions import COMPOSITIONS, arange, gather, gemm, prefix_sum, scatter_add
-from uops.spec.dialects import Dialect
-from uops.spec.node import UOp
-from uops.spec.text import parse_file, show
-from uops.spec.verify import verify
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.text import parse_file, show
+from uops.spec.rows.collectives import COLLECTIVES
+from uops.spec.rows.compositions import COMPOSITIONS, arange, gather, gemm, prefix_sum, scatter_add
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 FILES = Path(__file__).parents[2] / "examples" / "programs"
 D = ("GPU:0", "GPU:1", "GPU:2", "GPU:3")

@@ -1,7 +1,7 @@
 """Seeded faults: each broken program is a Trap whose message says what the file asks for - both places, where there are two - and
 its twin without the fault gives one result under every schedule.
 
-`NAME.broken.uops` and `NAME.fixed.uops` differ in the fault alone; comments are those of `uops.fuzz.corpus`.
+`NAME.broken.uops` and `NAME.fixed.uops` differ in the fault alone; comments are those of `uops.fuzz.reduce.corpus`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from uops.fuzz.corpus import load, wrong
+from uops.fuzz.reduce.corpus import load, wrong
 from uops.interp import run
 from uops.spec.errors import SpecError, Trap
 from uops.spec.wmma import DESCRIPTORS

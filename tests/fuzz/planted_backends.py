@@ -19,12 +19,12 @@ from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import pipeline
 from uops.interp import run
-from uops.spec import dtypes as dt
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
-from uops.spec.rows import ROWS
+from uops.spec.rows.rows import ROWS
 
 
 class Plain(Interp):
@@ -153,7 +153,7 @@ class Compiled(CompilerBackend):
             name, planted = test_bisect.PLANTED[what]
             pipeline.PIPELINE = test_bisect.behind(name, planted.change)
         if rule:
-            from uops.compiler.passes import select
+            from uops.compiler.passes.select import select
 
             select.VALUES = (*select.VALUES, replace(test_bisect.PLANTED_RULE))  # type: ignore[assignment]
 

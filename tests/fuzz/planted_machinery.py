@@ -9,9 +9,9 @@ from typing import Any
 from planted_backends import Plain, Several, WrongMax
 
 from uops.backends.contract import Inputs
-from uops.fuzz import kinds
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.fuzz.generate import kinds
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 

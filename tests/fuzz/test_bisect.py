@@ -17,24 +17,24 @@ from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.config import Config
 from uops.compiler.log import recording
-from uops.compiler.passes import rangeify as ranges
-from uops.compiler.passes import select as selection
-from uops.compiler.pattern import ALL_INTS, var
+from uops.compiler.passes.rangeify import rangeify as ranges
+from uops.compiler.passes.select import select as selection
 from uops.compiler.pipeline import PIPELINE, Lowering, Pass, stages
-from uops.compiler.rewrite import Rule
-from uops.fuzz import stages as judges
-from uops.fuzz.bisect import BACKEND, bisect
-from uops.fuzz.generate import case
-from uops.fuzz.stages import KEEPS, Keeps
-from uops.fuzz.wrong_rule import wrong_step
+from uops.compiler.rewrite.pattern import ALL_INTS, var
+from uops.compiler.rewrite.rule import Rule
+from uops.fuzz.bisect.bisect import BACKEND, bisect
+from uops.fuzz.bisect.wrong_rule import wrong_step
+from uops.fuzz.generate.graphs import case
+from uops.fuzz.oracles import stages as judges
+from uops.fuzz.oracles.stages import KEEPS, Keeps
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
 from uops.spec.errors import CompileError, SpecError, Trap, Unsound
-from uops.spec.node import UOp, substitute, toposort
-from uops.spec.ops import Op
-from uops.spec.text import parse
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, substitute, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse
 
 F32, I32 = dt.float32, dt.int32
 LLVM = LlvmTarget(Tier.FAST, ObjectCache(None))

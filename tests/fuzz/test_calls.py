@@ -10,11 +10,12 @@ import pytest
 from uops.backends.conformance.judge import outputs_of
 from uops.backends.registry import get
 from uops.compiler import Compiled
-from uops.fuzz import calls, kinds
-from uops.fuzz.draw import SeededDraw
+from uops.fuzz.generate import kinds
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.oracles import calls
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 from uops.spec.result import Result
 
 X = b.param(0, (4,), dt.int32)

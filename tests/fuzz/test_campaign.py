@@ -19,15 +19,16 @@ import pytest
 
 import uops
 from uops.backends.registry import BrokenBackend
-from uops.backends.worker import Limits
-from uops.fuzz import kinds, process
-from uops.fuzz.campaign import BATCH, Campaign, Summary
-from uops.fuzz.examine import Bench, Setup
-from uops.fuzz.journal import InUse, Journal, OtherCampaign
-from uops.fuzz.process import Examiner
-from uops.fuzz.reproducer import Reproducer, read, size, write
+from uops.backends.testing.journal import InUse, Journal, OtherCampaign
+from uops.backends.worker.client import Limits
+from uops.fuzz.campaign import process
+from uops.fuzz.campaign.campaign import BATCH, Campaign, Summary
+from uops.fuzz.campaign.examine import Bench, Setup
+from uops.fuzz.campaign.process import Examiner
+from uops.fuzz.generate import kinds
+from uops.fuzz.reduce.reproducer import Reproducer, read, size, write
 from uops.spec.errors import SpecError
-from uops.spec.text import show
+from uops.spec.ir.text import show
 
 HERE = str(Path(__file__).parent)
 SRC = str(Path(uops.__file__).parents[1])

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from uops.backends.worker import Limits
-from uops.fuzz.campaign import Campaign
-from uops.fuzz.cluster import NoCluster
-from uops.fuzz.examine import Setup
-from uops.fuzz.report import document
+from uops.backends.worker.client import Limits
+from uops.fuzz.campaign.campaign import Campaign
+from uops.fuzz.campaign.cluster import NoCluster
+from uops.fuzz.campaign.examine import Setup
+from uops.fuzz.campaign.report import document
 
 distributed = pytest.importorskip("distributed", reason="needs the extra cluster")
 HERE = str(Path(__file__).parent)
@@ -81,7 +81,7 @@ def test_a_scheduler_that_goes_away_is_said_so_and_what_was_done_is_kept(tmp_pat
 def test_a_cluster_without_workers_is_waited_for(tmp_path: Path, cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     c = Campaign(SETUP, tmp_path, cases=CASES, limits=LIMITS, cluster=cluster.scheduler_address)
     assert c.crew.waits == ""
-    monkeypatch.setattr("uops.fuzz.cluster._PERIOD", 0.5)
+    monkeypatch.setattr("uops.fuzz.campaign.cluster._PERIOD", 0.5)
     monkeypatch.setattr(c.crew, "_ask_again", 0.0)
     cluster.scale(0)
     for _ in range(100):
@@ -94,7 +94,7 @@ def test_a_cluster_without_workers_is_waited_for(tmp_path: Path, cluster: Any, m
 
 
 def test_no_scheduler_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("uops.fuzz.cluster._PATIENCE", 1)
+    monkeypatch.setattr("uops.fuzz.campaign.cluster._PATIENCE", 1)
     with pytest.raises(NoCluster, match=r"no scheduler at tcp://127\.0\.0\.1:9"):
         Campaign(SETUP, tmp_path, cases=1, cluster="tcp://127.0.0.1:9")
 

@@ -10,23 +10,23 @@ from hypothesis import HealthCheck, Phase, given, settings
 from uops.backends import registry
 from uops.backends.contract import Capabilities, CompilerBackend, Missing
 from uops.backends.llvm.target import LlvmTarget
-from uops.fuzz import kinds
-from uops.fuzz.campaign import Campaign, Summary
-from uops.fuzz.declared import EVERYTHING, Declared
-from uops.fuzz.examine import Bench, Setup
-from uops.fuzz.journal import OtherCampaign
-from uops.fuzz.kinds import KINDS
-from uops.fuzz.strategies import Case, Sample, cases, samples
-from uops.fuzz.subject import Refused, Subject, judged_form
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dialects import Dialect
-from uops.spec.dtypes import DType
+from uops.backends.testing.journal import OtherCampaign
+from uops.fuzz.campaign.campaign import Campaign, Summary
+from uops.fuzz.campaign.examine import Bench, Setup
+from uops.fuzz.generate import kinds
+from uops.fuzz.generate.declared import EVERYTHING, Declared
+from uops.fuzz.generate.kinds import KINDS
+from uops.fuzz.generate.strategies import Case, Sample, cases, samples
+from uops.fuzz.oracles.subject import Refused, Subject, judged_form
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
-from uops.spec.rows import ROWS
+from uops.spec.rows.rows import ROWS
+from uops.spec.verify.dialects import Dialect
 
 HERE = str(Path(__file__).parent)
 ROWS_OF_FEW = ("Elementwise/Add", "Elementwise/Mul", "Elementwise/Max", "Source/", "Movement/")

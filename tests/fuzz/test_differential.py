@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from uops.backends import registry
-from uops.fuzz.generate import case
-from uops.interp.sets import AllowedSet, allowed
+from uops.fuzz.generate.graphs import case
+from uops.interp.allowed import AllowedSet, allowed
 from uops.spec.errors import CompileError
-from uops.spec.node import toposort
-from uops.spec.text import show
+from uops.spec.ir.node import toposort
+from uops.spec.ir.text import show
 
 
 def _wrong(want: AllowedSet, got: Any) -> bool:

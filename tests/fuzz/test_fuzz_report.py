@@ -12,15 +12,16 @@ import pytest
 from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
-from uops.fuzz import coverage, kinds
-from uops.fuzz.campaign import Found, Summary
-from uops.fuzz.examine import Place, Setup, Triaged
-from uops.fuzz.report import describe_counts, document, grouped, matrix, refused, sets, unheard, was_judged, write
-from uops.fuzz.stages import Fault
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.ops import Op
-from uops.spec.rows import ROWS
+from uops.fuzz.bisect import coverage
+from uops.fuzz.campaign.campaign import Found, Summary
+from uops.fuzz.campaign.examine import Place, Setup, Triaged
+from uops.fuzz.campaign.report import describe_counts, document, grouped, matrix, refused, sets, unheard, was_judged, write
+from uops.fuzz.generate import kinds
+from uops.fuzz.oracles.stages import Fault
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
+from uops.spec.rows.rows import ROWS
 
 
 def summary() -> Summary:

@@ -13,22 +13,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from uops.backends.arrays import STORAGE
-from uops.fuzz import generate as generator
-from uops.fuzz import positions, producers, values
-from uops.fuzz.draw import SeededDraw
-from uops.fuzz.generate import Case, case, generate
-from uops.fuzz.strategies import arrays, cases
-from uops.fuzz.values import array, beside_halfway, beside_rounding, edge_bits, float_bits, rounds
+from uops.backends.testing import values
+from uops.backends.testing.values import array, beside_halfway, beside_rounding, edge_bits, float_bits, rounds
+from uops.fuzz.generate import maker, positions, producers
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.graphs import Case, case, generate
+from uops.fuzz.generate.strategies import arrays, cases
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dialects import TENSOR_OPS, Dialect
-from uops.spec.dtypes import DType
-from uops.spec.node import toposort
-from uops.spec.ops import Family, Op
-from uops.spec.rows import ROWS
-from uops.spec.text import parse, show
-from uops.spec.verify import verify
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import Family, Op
+from uops.spec.ir.text import parse, show
+from uops.spec.rows.rows import ROWS
+from uops.spec.verify.dialects import TENSOR_OPS, Dialect
+from uops.spec.verify.verifier import verify
 
 SEEDS = 1500
 
@@ -119,7 +119,7 @@ def test_every_producer_makes_something(monkeypatch: pytest.MonkeyPatch) -> None
 
         return producers.Producer(p.name, p.admits, make, p.always)
 
-    from uops.fuzz import generate as module
+    from uops.fuzz.generate import graphs as module
 
     monkeypatch.setattr(module, "PRODUCERS", tuple(map(counting, producers.PRODUCERS)))
     monkeypatch.setattr(module, "LEAVES", tuple(map(counting, producers.LEAVES)))
@@ -167,7 +167,7 @@ def test_sums_all_but_halfway_are_made_of_every_float() -> None:
     """Two roundings of them would be seen in a graph of an op or two."""
     found: Counter[DType] = Counter()
     for seed in range(3000):
-        m = generator.Maker(SeededDraw(seed), 16, dt.FLOATS, producers.PRODUCERS)
+        m = maker.Maker(SeededDraw(seed), 16, dt.FLOATS, producers.PRODUCERS, producers.LEAVES)
         d = dt.FLOATS[seed % len(dt.FLOATS)]
         u = next(p for p in producers.PRODUCERS if p.name == "mulacc").make(m, d, (4,), 3)
         found[d] += [x.shape for x in u.src] == [(4,)] * 3 and set(m.inputs) == {"p0", "p1", "p2"}
@@ -263,7 +263,7 @@ def test_generated_arrays_are_stored_as_backends_store_them() -> None:
 @pytest.mark.parametrize("d", [dt.int32, dt.uint8, dt.float32], ids=lambda d: d.short)
 def test_sequences_are_linear_in_the_position(d: DType) -> None:
     for seed in range(20):
-        m = generator.Maker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS)
+        m = maker.Maker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS, producers.LEAVES)
         (found,) = run(positions.make_sequence(m, d, (5, 1), 2), m.inputs).values
         steps = np.diff(found.astype(np.int64).reshape(-1)) % (256 if d is dt.uint8 else 1 << 32)
         assert len(set(steps.tolist())) == 1
@@ -272,7 +272,7 @@ def test_sequences_are_linear_in_the_position(d: DType) -> None:
 def test_bounds_of_indices_are_known_and_often_negative() -> None:
     bounds = []
     for seed in range(60):
-        m = generator.Maker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS)
+        m = maker.Maker(SeededDraw(seed), 100, dt.STORABLE, producers.PRODUCERS, producers.LEAVES)
         u = positions.index_value(m, (5,))
         assert u.min_max is not None
         bounds.append(u.min_max)

@@ -14,21 +14,23 @@ from hypothesis import strategies as st
 
 from uops.backends.answer import leaves
 from uops.backends.registry import get
-from uops.fuzz import chains, coverage, kinds, launches, laws, oracles, programs
-from uops.fuzz.draw import Recording, Replay, SeededDraw
-from uops.fuzz.kinds import KINDS, Sample
-from uops.fuzz.strategies import samples
-from uops.fuzz.subject import Refused, Subject
+from uops.fuzz.bisect import coverage
+from uops.fuzz.generate import chains, kinds, laws, programs
+from uops.fuzz.generate.draw import Recording, Replay, SeededDraw
+from uops.fuzz.generate.kinds import KINDS, Sample
+from uops.fuzz.generate.strategies import samples
+from uops.fuzz.oracles import launches, oracles
+from uops.fuzz.oracles.subject import Refused, Subject
 from uops.interp import run
-from uops.interp.sets import allowed
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
-from uops.spec.dialects import MOVEMENT, Dialect
+from uops.interp.allowed import allowed
 from uops.spec.errors import CompileError, Trap
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import ALU, Op
-from uops.spec.verify import verify
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import ALU, Op
+from uops.spec.verify.dialects import MOVEMENT, Dialect
+from uops.spec.verify.verifier import verify
 
 
 def some(name: str, count: int = 60) -> list[Sample]:

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends.guard import Side
-from uops.fuzz import kinds, launches
-from uops.fuzz.kinds import Sample
-from uops.fuzz.subject import Subject
+from uops.backends.worker.guard import Side
+from uops.fuzz.generate import kinds
+from uops.fuzz.generate.kinds import Sample
+from uops.fuzz.oracles import launches
+from uops.fuzz.oracles.subject import Subject
 from uops.interp import run
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 Lowered = Iterator[tuple[str, UOp]]
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from uops.fuzz.leaks import CALLS, leak
+from uops.fuzz.oracles.leaks import CALLS, leak
 
 C = ctypes.CDLL(None)
 C.malloc.restype, C.malloc.argtypes, C.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]

@@ -15,15 +15,16 @@ from typing import Any
 
 import pytest
 
-from uops.backends.frames import pack, read_frame
 from uops.backends.registry import BrokenBackend
-from uops.backends.worker import Limits, Outcome
-from uops.fuzz import campaign, kinds
-from uops.fuzz.campaign import BATCH, Campaign, Found, Summary, _State
-from uops.fuzz.examine import MACHINE_CODE, Setup, Triaged
-from uops.fuzz.journal import Journal, NoJournal, OtherCampaign, lines_so_far, text
-from uops.fuzz.process import Examiner, Lost
-from uops.fuzz.stages import Fault
+from uops.backends.testing.journal import Journal, NoJournal, OtherCampaign, lines_so_far, text
+from uops.backends.worker.client import Limits, Outcome
+from uops.backends.worker.frames import pack, read_frame
+from uops.fuzz.campaign import campaign
+from uops.fuzz.campaign.campaign import BATCH, Campaign, Found, Summary, _State
+from uops.fuzz.campaign.examine import MACHINE_CODE, Setup, Triaged
+from uops.fuzz.campaign.process import Examiner, Lost
+from uops.fuzz.generate import kinds
+from uops.fuzz.oracles.stages import Fault
 
 HERE = str(Path(__file__).parent)
 

@@ -19,19 +19,19 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from uops.backends.testing.journal import OtherCampaign
+from uops.backends.testing.journal import text as chained
 from uops.cli import main
-from uops.fuzz import kinds
-from uops.fuzz.examine import Setup
-from uops.fuzz.journal import OtherCampaign
-from uops.fuzz.journal import text as chained
+from uops.fuzz.campaign.examine import Setup
+from uops.fuzz.campaign.process import Examiner
+from uops.fuzz.generate import kinds
 from uops.fuzz.mutants import hunt, report, run
 from uops.fuzz.mutants.catalogue import PACKAGE, Edit, Mutant, Stale, catalogue, changed
 from uops.fuzz.mutants.hunt import BLIND, Hunter, Kill, NotHunted, Processors
 from uops.fuzz.mutants.overlay import overlay
 from uops.fuzz.mutants.run import Run
-from uops.fuzz.oracles import ORACLES
-from uops.fuzz.process import Examiner
-from uops.fuzz.reproducer import Reproducer, text
+from uops.fuzz.oracles.oracles import ORACLES
+from uops.fuzz.reduce.reproducer import Reproducer, text
 
 MUTANTS = catalogue()
 #: Seen soon, by different oracles.
@@ -72,32 +72,34 @@ def test_what_blinds_a_package_can_be_done() -> None:
 
 
 def test_a_text_that_is_not_there_once_is_said_so() -> None:
-    with pytest.raises(Stale, match=r"compiler/fold.py has 0 times, not once: no such text"):
-        changed((Edit("compiler/fold.py", "no such text", ""),))
+    with pytest.raises(Stale, match=r"compiler/rewrite/fold.py has 0 times, not once: no such text"):
+        changed((Edit("compiler/rewrite/fold.py", "no such text", ""),))
     with pytest.raises(Stale, match="not once"):
-        changed((Edit("compiler/fold.py", "return", ""),))
+        changed((Edit("compiler/rewrite/fold.py", "return", ""),))
 
 
 # The overlay
 
 
 def test_an_overlay_has_the_changed_file_and_the_tree_does_not(tmp_path: Path) -> None:
-    before = (PACKAGE / "compiler/fold.py").read_text()
-    path = overlay(tmp_path / "path", {"compiler/fold.py": "HERE = 1\n"})
-    program = "import uops.compiler.fold as f, uops.compiler.linear as l; print(f.HERE, f.__file__, l.number(3).arg.value)"
+    before = (PACKAGE / "compiler/rewrite/fold.py").read_text()
+    path = overlay(tmp_path / "path", {"compiler/rewrite/fold.py": "HERE = 1\n"})
+    program = (
+        "import uops.compiler.rewrite.fold as f, uops.compiler.ir.affine as l; print(f.HERE, f.__file__, l.number(3).arg.value)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", program], env={"PYTHONPATH": str(path)}, cwd=tmp_path, capture_output=True, text=True, check=True
     )  # fmt: skip
-    assert done.stdout.split() == ["1", str(path / "uops/compiler/fold.py"), "3"]
-    assert (PACKAGE / "compiler/fold.py").read_text() == before
+    assert done.stdout.split() == ["1", str(path / "uops/compiler/rewrite/fold.py"), "3"]
+    assert (PACKAGE / "compiler/rewrite/fold.py").read_text() == before
 
 
 def test_an_overlay_keeps_what_python_has_compiled_of_other_files(tmp_path: Path) -> None:
-    for name in ("linear", "fold"):
-        py_compile.compile(str(hunt.PACKAGE / f"compiler/{name}.py"), doraise=True)
-    path = overlay(tmp_path / "path", {"compiler/fold.py": "HERE = 1\n"}) / "uops/compiler/__pycache__"
+    for name in ("pattern", "fold"):
+        py_compile.compile(str(hunt.PACKAGE / f"compiler/rewrite/{name}.py"), doraise=True)
+    path = overlay(tmp_path / "path", {"compiler/rewrite/fold.py": "HERE = 1\n"}) / "uops/compiler/rewrite/__pycache__"
     linked = {p.name.partition(".")[0] for p in path.iterdir()}
-    assert "linear" in linked and "fold" not in linked
+    assert "pattern" in linked and "fold" not in linked
 
 
 # Hunts
@@ -194,7 +196,7 @@ def test_a_file_that_cannot_be_read_is_as_none(monkeypatch: pytest.MonkeyPatch) 
 
 
 #: Not even its compiler can be imported.
-BROKEN = Mutant("broken", "none", Edit("compiler/fold.py", "from __future__", "from __past__"), "", "made up", "llvm")
+BROKEN = Mutant("broken", "none", Edit("compiler/rewrite/fold.py", "from __future__", "from __past__"), "", "made up", "llvm")
 
 
 def test_a_package_that_does_not_start_is_killed() -> None:

@@ -8,15 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz import calls, kinds, oracles
-from uops.fuzz.examine import MACHINE_CODE, Triaged
-from uops.fuzz.kinds import Sample
-from uops.fuzz.oracles import Context
-from uops.fuzz.stages import Fault
-from uops.fuzz.subject import Refused, Subject
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.fuzz.campaign.examine import MACHINE_CODE, Triaged
+from uops.fuzz.generate import kinds
+from uops.fuzz.generate.kinds import Sample
+from uops.fuzz.oracles import calls, oracles
+from uops.fuzz.oracles.oracles import Context
+from uops.fuzz.oracles.stages import Fault
+from uops.fuzz.oracles.subject import Refused, Subject
 from uops.spec.errors import CompileError
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 
 X = b.param(0, (4,), dt.int32)
 

@@ -12,22 +12,22 @@ import pytest
 from uops.backends.answer import leaves
 from uops.backends.arrays import STORAGE
 from uops.backends.registry import BrokenBackend
-from uops.fuzz import kinds
-from uops.fuzz.kinds import Sample
-from uops.fuzz.reduce import measure, reduce, sound
-from uops.fuzz.reproducer import size
-from uops.fuzz.shrinks import SHRINKS, buffers, fewer_opts, resized, retyped, simpler_values
+from uops.fuzz.generate import kinds
+from uops.fuzz.generate.kinds import Sample
+from uops.fuzz.reduce.reduce import measure, reduce, sound
+from uops.fuzz.reduce.reproducer import size
+from uops.fuzz.reduce.shrinks import SHRINKS, buffers, fewer_opts, resized, retyped, simpler_values
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.dialects import Dialect
-from uops.spec.dtypes import DType
 from uops.spec.errors import Unsound, UopsError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
-from uops.spec.verify import verify
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 
 def has(*ops: Op) -> Callable[[Sample], bool]:
@@ -66,7 +66,7 @@ def test_what_the_interpreter_objects_to_is_reduced(monkeypatch: pytest.MonkeyPa
         return run(graph, inputs)
 
     found = drawn(divides, 5)
-    monkeypatch.setattr("uops.fuzz.reduce.run", objects)
+    monkeypatch.setattr("uops.fuzz.reduce.reduce.run", objects)
     smalls = [reduce(s, divides, most=300) for s in found]
     assert all(map(divides, smalls))
     assert sorted(map(size, smalls))[2] <= 4
@@ -222,7 +222,7 @@ def test_a_shrink_that_raises_ends_no_reduction(monkeypatch: pytest.MonkeyPatch)
         yield s
         raise TypeError("a shrink of something that it does not know")
 
-    monkeypatch.setattr("uops.fuzz.reduce.SHRINKS", (broken, *SHRINKS))
+    monkeypatch.setattr("uops.fuzz.reduce.reduce.SHRINKS", (broken, *SHRINKS))
     assert statistics.median(size(reduce(s, has(Op.MUL))) for s in drawn(has(Op.MUL), 5)) <= 2
 
 

@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 
 from uops.backends.conformance.judge import outputs_of
-from uops.compiler.compiled import steps
-from uops.compiler.passes import select
-from uops.compiler.rules import INDEXING
-from uops.fuzz import kinds
-from uops.fuzz.batch import ACROSS, LEAVES, THROUGH, along
-from uops.fuzz.draw import SeededDraw
-from uops.fuzz.kinds import Sample
-from uops.fuzz.relations import IDENTITIES, RELATIONS, Relation, _above, _places, related, without
-from uops.fuzz.values import array
+from uops.backends.testing.values import array
+from uops.compiler.passes.select import select
+from uops.compiler.rewrite.matchers import steps
+from uops.compiler.rewrite.rules import INDEXING
+from uops.fuzz.generate import kinds
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.kinds import Sample
+from uops.fuzz.oracles.batch import ACROSS, LEAVES, THROUGH, along
+from uops.fuzz.oracles.relations import IDENTITIES, RELATIONS, Relation, _above, _places, related, without
 from uops.interp import run
-from uops.interp.elementwise import KERNELS
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dialects import ELEMENTWISE, TENSOR_OPS, Dialect
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import UNARY, Op
-from uops.spec.verify import verify
+from uops.interp.ops.elementwise import KERNELS
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import UNARY, Op
+from uops.spec.verify.dialects import ELEMENTWISE, TENSOR_OPS, Dialect
+from uops.spec.verify.verifier import verify
 
 
 def samples() -> list[Sample]:

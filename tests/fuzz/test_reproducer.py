@@ -13,15 +13,15 @@ from click.testing import CliRunner, Result
 
 from uops.backends.answer import leaves
 from uops.cli import main
-from uops.fuzz import kinds
-from uops.fuzz.examine import Bench, Setup
-from uops.fuzz.kinds import KINDS, Sample
-from uops.fuzz.reproducer import Reproducer, dialect_of, from_packet, read, text, to_packet, write
-from uops.fuzz.schedules import unreadable
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dialects import Dialect
+from uops.fuzz.campaign.examine import Bench, Setup
+from uops.fuzz.generate import kinds
+from uops.fuzz.generate.kinds import KINDS, Sample
+from uops.fuzz.generate.schedules import unreadable
+from uops.fuzz.reduce.reproducer import Reproducer, dialect_of, from_packet, read, text, to_packet, write
 from uops.spec.errors import SpecError
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.verify.dialects import Dialect
 
 ABOUT: dict[str, Any] = {"oracle": "allowed", "seed": 1, "setup": Setup("interp").to_json()}
 PROGRAM = "%0 = param (2), slot=0 : i32\n%1 = neg %0\n"

@@ -10,15 +10,15 @@ from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import pipeline
-from uops.compiler.optimize.schedule import Schedule
-from uops.fuzz import kinds, schedules
-from uops.fuzz.draw import SeededDraw
-from uops.fuzz.schedules import ILLEGAL, Sequencer, illegal_faults, kinds_of, lowered, parse, passes, spell
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.compiler.passes.optimize.schedule.schedule import Schedule
+from uops.fuzz.generate import kinds, schedules
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.schedules import ILLEGAL, Sequencer, illegal_faults, kinds_of, lowered, parse, passes, spell
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Axis, Nolocals, OptOp, Padto, Split, Swap, legal, ordered
 
 LLVM = LlvmTarget(Tier.FAST, ObjectCache(None))

@@ -12,20 +12,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, find, given, settings
 
 from uops.backends.answer import leaves
-from uops.cli.fuzz import fuzz
-from uops.cli.run import run
-from uops.fuzz import corpus, kinds
-from uops.fuzz.draw import SeededDraw
-from uops.fuzz.generate import generate
-from uops.fuzz.journal import PACKAGE
-from uops.fuzz.kinds import KINDS
-from uops.fuzz.oracles import ORACLES
-from uops.fuzz.reproducer import size
-from uops.fuzz.strategies import Case, Sample, cases, drawn, samples, smaller
-from uops.spec import dtypes as dt
+from uops.backends.testing.journal import PACKAGE
+from uops.cli.commands.fuzz import fuzz
+from uops.cli.commands.run import run
+from uops.fuzz.generate import kinds
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.graphs import generate
+from uops.fuzz.generate.kinds import KINDS
+from uops.fuzz.generate.strategies import Case, Sample, cases, drawn, samples, smaller
+from uops.fuzz.oracles.oracles import ORACLES
+from uops.fuzz.reduce import corpus
+from uops.fuzz.reduce.reproducer import size
 from uops.spec.extras import how_to_install
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 GUIDE = Path(__file__).parents[2] / "docs" / "fuzzing.md"
 QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
@@ -61,7 +62,7 @@ def test_a_sample_is_printed_as_a_file(tmp_path: Path, sample: Sample) -> None:
 
 def test_a_failing_test_prints_its_program(tmp_path: Path) -> None:
     seen = (
-        "from hypothesis import given, settings\nfrom uops.fuzz.strategies import cases\n"
+        "from hypothesis import given, settings\nfrom uops.fuzz.generate.strategies import cases\n"
         "@settings(database=None, deadline=None)\n@given(cases(max_nodes=3))\ndef test_it(case):\n    assert case.graph is None\n"
     )
     done = pytested(tmp_path, seen)
@@ -100,9 +101,9 @@ def test_what_hypothesis_finds_is_made_smaller(tmp_path: Path) -> None:
 
 
 def test_without_hypothesis_the_extra_is_named() -> None:
-    program = "import sys; sys.modules['hypothesis'] = None; import uops.fuzz.strategies"
+    program = "import sys; sys.modules['hypothesis'] = None; import uops.fuzz.generate.strategies"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert f"ImportError: uops.fuzz.strategies needs hypothesis: {how_to_install('fuzz')}" in done.stderr
+    assert f"ImportError: uops.fuzz.generate.strategies needs hypothesis: {how_to_install('fuzz')}" in done.stderr
 
 
 def test_dtypes_bound_the_root_and_not_the_graph() -> None:

@@ -16,11 +16,12 @@ from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import compile
 from uops.compiler.passes.render import Rendering
 from uops.compiler.target import Beside, Enters, machine_of
-from uops.fuzz import calls, kinds, oracles
-from uops.fuzz.examine import Bench, Setup
-from uops.fuzz.subject import Kept, Subject
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.fuzz.campaign.examine import Bench, Setup
+from uops.fuzz.generate import kinds
+from uops.fuzz.oracles import calls, oracles
+from uops.fuzz.oracles.subject import Kept, Subject
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 
 X = b.param(0, (3,), dt.int32)
 SAMPLE = kinds.Sample("tensor", b.add(X, X), {"p0": np.arange(3, dtype=np.int32)})

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from uops.backends.worker import Limits
-from uops.cli.fuzz import _show
-from uops.fuzz import campaign, work
-from uops.fuzz.campaign import BATCH, Campaign, Summary
-from uops.fuzz.examine import Setup
-from uops.fuzz.kinds import sample
-from uops.fuzz.process import Batch, Examiner, Lost
-from uops.fuzz.report import document, page, write
-from uops.fuzz.work import Job, line
-from uops.spec.node import toposort
-from uops.spec.ops import Op
+from uops.backends.worker.client import Limits
+from uops.cli.commands.fuzz import _show
+from uops.fuzz.campaign import campaign, work
+from uops.fuzz.campaign.campaign import BATCH, Campaign, Summary
+from uops.fuzz.campaign.examine import Setup
+from uops.fuzz.campaign.process import Batch, Examiner, Lost
+from uops.fuzz.campaign.report import document, page, write
+from uops.fuzz.campaign.work import Job, line
+from uops.fuzz.generate.kinds import sample
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import Op
 
 HERE = str(Path(__file__).parent)
 #: Seconds that ending it all may take on a busy machine.

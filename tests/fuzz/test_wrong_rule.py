@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from uops.compiler.log import recording
-from uops.compiler.rewrite import Step
-from uops.fuzz import kinds
-from uops.fuzz.subject import Subject
-from uops.fuzz.wrong_rule import taken, wrong_step
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.compiler.rewrite.rule import Step
+from uops.fuzz.bisect.wrong_rule import taken, wrong_step
+from uops.fuzz.generate import kinds
+from uops.fuzz.oracles.subject import Subject
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 X, Y = b.load(b.at(b.param(0, (9,), dt.float32), 0)), b.load(b.at(b.param(1, (9,), dt.float32), 0))
 N = b.load(b.at(b.param(2, (9,), dt.int32), 0))

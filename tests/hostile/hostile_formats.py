@@ -40,28 +40,29 @@ from uops.backends.elf import is_linkable
 from uops.backends.llvm.binding import Tier as LlvmTier
 from uops.backends.llvm.target import LlvmTarget
 from uops.backends.registry import get
+from uops.backends.testing import journal
+from uops.backends.testing.journal import Journal
 from uops.cli import main
 from uops.cli.inputs import checked
 from uops.compiler import Config, config, lower
-from uops.compiler.optimize import search_store
-from uops.compiler.optimize.search_store import Found, Store
+from uops.compiler.passes.optimize.search import store
+from uops.compiler.passes.optimize.search.store import Found, Store
 from uops.compiler.prove import admission, ledger
 from uops.compiler.prove.ledger import Entry, page
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.prove.verdicts import Status as Proved
 from uops.compiler.validate import certificate
-from uops.fuzz import corpus, journal, reproducer
-from uops.fuzz.journal import Journal
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec import text
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
+from uops.fuzz.reduce import corpus, reproducer
 from uops.spec.errors import Crash, SpecError, UopsError
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir import text
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.text import parse, parse_file, show
 from uops.spec.optops import TC, Nolocals, Padto, Split, Swap
-from uops.spec.text import parse, parse_file, show
 from uops.spec.untrusted import seal
-from uops.spec.verify import verify
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 HERE = Path(__file__).resolve().parent
 PROGRAMS = HERE.parents[1] / "examples" / "programs"
@@ -336,11 +337,11 @@ def read_image(path: Path) -> bool:
 def schedules() -> Samples:
     opts = (Split(1, 8, AxisType.UPCAST, top=True), Padto(0, 3), Swap(0, 1), Nolocals(), TC(0, -1, 2, 1))
     found = [Found("plain", opts, 1.5e-5, complete=True), Found("chosen", opts[1:3], 0.25, complete=False)]
-    return [json.dumps(search_store.encoded(f)).encode() for f in found]
+    return [json.dumps(store.encoded(f)).encode() for f in found]
 
 
 def sealed_schedules() -> Samples:
-    return [seal(search_store.KIND, search_store.SCHEMA, k, s) for k, s in zip((NAME, OTHER), schedules())]
+    return [seal(store.KIND, store.SCHEMA, k, s) for k, s in zip((NAME, OTHER), schedules())]
 
 
 def read_schedule(path: Path) -> Any:
@@ -386,7 +387,7 @@ FORMATS: tuple[Format, ...] = (
            seal=lambda data: seal(OBJECT, OBJECTS, NAME, data)),
     Format("search store",          "json",  sealed_schedules,     read_schedule, name=f"{NAME}.schedule", told_apart=is_one_of),
     Format("search store, right seal", "json", schedules,          read_schedule, name=f"{NAME}.schedule",
-           seal=lambda data: seal(search_store.KIND, search_store.SCHEMA, NAME, data)),
+           seal=lambda data: seal(store.KIND, store.SCHEMA, NAME, data)),
     Format("settings",              "text",  settings,             read_settings, says=("UOPS_",)),
 )
 
@@ -425,8 +426,8 @@ HOLES: dict[str, Hole] = {
     "certificate, right digest": lambda m: m.setattr(certificate, "_UNREADABLE", Crash),
     "cache entry":            lambda m: m.setattr("uops.backends.cache.unseal", _payload),
     "cache entry, right seal": lambda m: m.setattr(elf, "struct", SimpleNamespace(unpack_from=elf.struct.unpack_from, error=Late)),
-    "search store":           lambda m: m.setattr(search_store, "unseal", _payload),
-    "search store, right seal": lambda m: m.setattr(search_store, "_made", lambda entry: [].pop()),
+    "search store":           lambda m: m.setattr(store, "unseal", _payload),
+    "search store, right seal": lambda m: m.setattr(store, "_made", lambda entry: [].pop()),
     "settings":               lambda m: m.setattr(config, "_number", _number),
 }
 # fmt: on

@@ -15,20 +15,20 @@ from uops.backends import npz
 from uops.backends.cache import ObjectCache
 from uops.backends.conformance.model import Status
 from uops.backends.conformance.report.write import write as write_report
+from uops.backends.testing.journal import Journal
 from uops.cli import main
-from uops.compiler.optimize.search_store import Found, Store
+from uops.compiler.passes.optimize.search.store import Found, Store
 from uops.compiler.prove import ledger
 from uops.compiler.prove.ledger import Entry, page
 from uops.compiler.prove.verdicts import Status as Proved
-from uops.fuzz import reproducer
-from uops.fuzz.bisect import Finding
-from uops.fuzz.campaign import Summary
-from uops.fuzz.examine import Setup
-from uops.fuzz.journal import Journal
-from uops.fuzz.report import write as write_campaign
-from uops.fuzz.stages import Fault
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.fuzz.bisect.bisect import Finding
+from uops.fuzz.campaign.campaign import Summary
+from uops.fuzz.campaign.examine import Setup
+from uops.fuzz.campaign.report import write as write_campaign
+from uops.fuzz.oracles.stages import Fault
+from uops.fuzz.reduce import reproducer
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 from uops.spec.untrusted import write_bytes, write_text
 
 X = b.param(0, (2,), dt.float32)

@@ -21,20 +21,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends import arrays, frames, serve, worker
+from uops.backends import arrays
 from uops.backends.arrays import encode, encode_result
 from uops.backends.conformance.controls import Interp
 from uops.backends.contract import Capabilities
-from uops.backends.frames import BadFrame, pack
 from uops.backends.registry import BrokenBackend, Introduction
-from uops.backends.worker import STATUSES, Limits, Outcome, _WorkerProcess
-from uops.fuzz import process as fuzz_process
-from uops.fuzz.declared import EVERYTHING
-from uops.fuzz.examine import Place, Setup
-from uops.fuzz.kinds import KINDS, Sample, sample
-from uops.fuzz.process import Batch, Examiner, Lost, _Serving
-from uops.fuzz.reproducer import to_packet
-from uops.fuzz.stages import Fault
+from uops.backends.worker import client, frames, serve
+from uops.backends.worker.client import STATUSES, Limits, Outcome, _WorkerProcess
+from uops.backends.worker.frames import BadFrame, pack
+from uops.fuzz.campaign import process as fuzz_process
+from uops.fuzz.campaign.examine import Place, Setup
+from uops.fuzz.campaign.process import Batch, Examiner, Lost, _Serving
+from uops.fuzz.generate.declared import EVERYTHING
+from uops.fuzz.generate.kinds import KINDS, Sample, sample
+from uops.fuzz.oracles.stages import Fault
+from uops.fuzz.reduce.reproducer import to_packet
 from uops.spec.result import Result
 from uops.spec.untrusted import printable
 
@@ -141,7 +142,7 @@ class NoProcess:
 def answering(data: bytes, monkeypatch: pytest.MonkeyPatch, kind: type[Any], *more: Any) -> Any:
     """A process whose answers are these bytes, and then the end; `more` is what its kind takes. Raises BrokenBackend."""
     made: list[int] = []
-    pipe = worker._pipe
+    pipe = client._pipe
 
     def ours() -> tuple[int, int]:
         read, write = pipe()
@@ -151,7 +152,7 @@ def answering(data: bytes, monkeypatch: pytest.MonkeyPatch, kind: type[Any], *mo
             threading.Thread(target=fill, args=(end, data), daemon=True).start()
         return read, write
 
-    monkeypatch.setattr(worker, "_pipe", ours)
+    monkeypatch.setattr(client, "_pipe", ours)
     monkeypatch.setattr(subprocess, "Popen", NoProcess)
     monkeypatch.setattr(kind, "give", lambda self, *arguments: None)
     return kind({}, Limits(timeout=SECONDS, start=SECONDS), {}, *more)
@@ -267,7 +268,7 @@ def from_us(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
         return line(str(e))
     told.seek(0)
     while (found := frames.read_frame(told)) is not None:
-        if "status" in found[0] and (wrong := outcome_wrong(worker._outcome(*found), len(data) + len(told.getvalue()))):
+        if "status" in found[0] and (wrong := outcome_wrong(client._outcome(*found), len(data) + len(told.getvalue()))):
             return wrong
     return None
 
@@ -321,7 +322,7 @@ def test_whole_frames_are_what_they_were(title: str, monkeypatch: pytest.MonkeyP
         raise AssertionError("whole frames were refused")
 
     whole, judge = directions()[title]
-    monkeypatch.setattr(worker.Process, "post_mortem", fail)
+    monkeypatch.setattr(client.Process, "post_mortem", fail)
     assert judge(b"".join(pack(*f) for f in whole), monkeypatch) is None
 
 
@@ -335,7 +336,7 @@ def test_harmed_frames_are_an_outcome_or_a_line(title: str, monkeypatch: pytest.
 HOLES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None]]] = {
     "texts are not made safe": ("worker", lambda m: m.setattr(frames, "printable_texts", lambda value: value)),
     "arrays are believed": ("worker", lambda m: m.setattr(arrays, "_read_array", lambda name, *rest: arrays._decode(*rest))),
-    "counts are believed": ("worker", lambda m: m.setattr(worker, "_read_counts", lambda h, name: h.get(name, {}).copy())),
+    "counts are believed": ("worker", lambda m: m.setattr(client, "_read_counts", lambda h, name: h.get(name, {}).copy())),
     "faults are believed": ("campaign", lambda m: m.setattr(fuzz_process, "_fault", lambda found: fuzz_process.Fault(**found))),
     "requests are believed": ("us", lambda m: m.setattr(frames, "_parse_object", json.loads)),
 }  # fmt: skip

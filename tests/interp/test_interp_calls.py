@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from uops.interp import executed, run
-from uops.interp.machine import Machine
-from uops.spec import build as B
-from uops.spec import dtypes as dt
+from uops.interp.tensor.machine import Machine
 from uops.spec.errors import SpecError, Trap
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
 
 
 def P(slot, n=3, d=dt.int32):

@@ -7,16 +7,16 @@ import math
 import numpy as np
 import pytest
 
-import uops.spec.derive  # noqa: F401 - fills RULES
+import uops.spec.ir.derive  # noqa: F401 - fills RULES
 from uops.interp import run
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec import verify as verifier
-from uops.spec.args import BitcastArg, SliceArg
-from uops.spec.collectives import scatter
 from uops.spec.errors import SpecError, Unsound
-from uops.spec.node import RULES, UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import BitcastArg, SliceArg
+from uops.spec.ir.node import RULES, UOp
+from uops.spec.ir.ops import Op
+from uops.spec.rows.collectives import scatter
+from uops.spec.verify import verifier
 
 INPUTS = {"p0": np.array([3, 200], np.uint8), "p1": np.array([math.nan, 2.0], np.float32)}
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.errors import Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 D = ("d0", "d1", "d2")
 N, S = len(D), 6

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.interp.elementwise import KERNELS
-from uops.interp.fused import mulacc_through64
-from uops.interp.rounding import CASTS
-from uops.interp.storage import BITS, NUMPY, settle
-from uops.spec import build as B
-from uops.spec import dtypes as dt
+from uops.interp.ops.elementwise import KERNELS
+from uops.interp.ops.mulacc import mulacc_through64
+from uops.interp.ops.rounding import CASTS
+from uops.interp.tensor.storage import BITS, NUMPY, settle
 from uops.spec.errors import Trap, Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import ALU, Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import ALU, Op
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError, Trap
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
 
 
 def buf(n=6, d=dt.int32, unique=1):

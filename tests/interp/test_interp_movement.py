@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from uops.interp import executed, run
-from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError, Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 T = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 P = B.param(0, (2, 3, 4), dt.int32)

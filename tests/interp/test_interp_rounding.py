@@ -8,10 +8,10 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from uops.interp.rounding import CASTS, NARROW, odd32
-from uops.interp.storage import BITS, NUMPY, settle
-from uops.spec import dtypes as dt
+from uops.interp.ops.rounding import CASTS, NARROW, odd32
+from uops.interp.tensor.storage import BITS, NUMPY, settle
 from uops.spec.errors import Trap
+from uops.spec.ir import dtypes as dt
 
 SMALL_FLOATS = [d for d in dt.FLOATS if d.bits <= 16]
 

@@ -8,11 +8,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from uops.interp.elementwise import KERNELS
-from uops.interp.rounding import CASTS
-from uops.interp.storage import NUMPY
-from uops.spec import dtypes as dt
-from uops.spec.ops import Op
+from uops.interp.ops.elementwise import KERNELS
+from uops.interp.ops.rounding import CASTS
+from uops.interp.tensor.storage import NUMPY
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
 
 MEANING = {Op.EXP2: lambda x: mpmath.mpf(2) ** x, Op.LOG2: lambda x: mpmath.log(x, 2), Op.SIN: mpmath.sin}
 #: Greatest distance from the exact value, in ulp: what the reference claims for float64; for the others the rounding of a float64

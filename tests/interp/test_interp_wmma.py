@@ -13,9 +13,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.interp.wmma import allowed_error, gather, multiply, roundings, scatter
-from uops.spec import dtypes as dt
+from uops.interp.ops.wmma import allowed_error, gather, multiply, roundings, scatter
 from uops.spec.errors import SpecError, Trap
+from uops.spec.ir import dtypes as dt
 from uops.spec.wmma import DESCRIPTORS, OPERANDS, Table, named
 
 pytestmark = pytest.mark.filterwarnings("error")

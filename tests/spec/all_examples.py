@@ -7,10 +7,10 @@ import bestiary_examples  # noqa: F401 - registers
 import dialect_examples  # noqa: F401 - registers
 from claim_examples import EXAMPLES, GOOD, VOID, claim, i
 
-from uops.spec import args as A
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.rows import ROWS
+from uops.spec.ir import args as A
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.rows.rows import ROWS
 
 __all__ = ["EXAMPLES", "GOOD"]
 

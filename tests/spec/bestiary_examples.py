@@ -21,13 +21,13 @@ from claim_examples import (
     v,
 )
 
-from uops.spec import args as A
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 CPU = n(Op.DEVICE, arg=A.DeviceArg("CPU"))
 BOTH = n(Op.DEVICE, arg=A.DeviceArg(PAIR))

@@ -7,15 +7,15 @@ import dataclasses
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from uops.spec import args as A
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import COMPARE, Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import COMPARE, Op
+from uops.spec.verify.dialects import Dialect
 
 
 class Example(NamedTuple):

@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 from claim_examples import GLOBAL, LOCAL, REG, b8, buf, c, claim, f32, i, i32, n, rng, v
 
-from uops.spec import args as A
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.dialects import DIALECTS, Dialect
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.verify.dialects import DIALECTS, Dialect
 
 D = Dialect
 EARLY = (D.KERNEL, D.SCHEDULED, D.EXPANDED)

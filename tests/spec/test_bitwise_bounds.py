@@ -4,12 +4,12 @@ from itertools import combinations_with_replacement, product
 
 import pytest
 
-from uops.spec import build as B
-from uops.spec import dtypes as dt
-from uops.spec.args import ParamArg
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import ParamArg
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 MEANING = {Op.AND: lambda a, b: a & b, Op.OR: lambda a, b: a | b, Op.XOR: lambda a, b: a ^ b}
 

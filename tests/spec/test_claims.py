@@ -5,10 +5,10 @@ from all_examples import EXAMPLES, GOOD
 
 from uops.interp import evaluate, run
 from uops.spec.errors import SpecError
-from uops.spec.ops import Op
-from uops.spec.rows import CLAIMS, ROWS
+from uops.spec.ir.ops import Op
+from uops.spec.rows.rows import CLAIMS, ROWS
 from uops.spec.rulings import RULINGS
-from uops.spec.verify import check
+from uops.spec.verify.verifier import check
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -3,13 +3,13 @@
 import pytest
 from all_examples import GOOD
 
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dialects import Dialect
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Family, Op
-from uops.spec.rows import ROWS
-from uops.spec.verify import verify
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Family, Op
+from uops.spec.rows.rows import ROWS
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 DECOMPOSED = [op for op, row in ROWS.items() if row.family is Family.DECOMPOSED and callable(row.decomposition)]
 

@@ -4,11 +4,11 @@ import pytest
 from all_examples import GOOD
 from dialect_examples import LAUNCHED, D, body, c, good, launch, n, put, read
 
-from uops.spec import build as b
-from uops.spec.dialects import DIALECTS, Dialect, dialects_of
-from uops.spec.ops import Family, Op
-from uops.spec.rows import ROWS
-from uops.spec.verify import check, verify
+from uops.spec.ir import build as b
+from uops.spec.ir.ops import Family, Op
+from uops.spec.rows.rows import ROWS
+from uops.spec.verify.dialects import DIALECTS, Dialect, dialects_of
+from uops.spec.verify.verifier import check, verify
 
 FOREIGN_OUTSIDE = [(d, op) for d, s in DIALECTS.items() for op in Op if op not in s.outer]
 FOREIGN_INSIDE = [(d, op) for d, s in DIALECTS.items() if s.body is not None for op in Op if op not in s.body]

@@ -5,15 +5,15 @@ from all_examples import EXAMPLES, GOOD
 from bestiary_examples import BOTH, CPU, GATED, I0, TRUE, B, _shards, _sink, _var, at, load, memory, n, r, red, store
 from claim_examples import PAIR, b8, c, f32, i, i32, sharded, u8, v
 
-from uops.spec import args as A
-from uops.spec import build as b
-from uops.spec import dtypes as dt
 from uops.spec.bestiary.legalize import LEGALIZE, legalize
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Family, Op
-from uops.spec.rows import ROWS
-from uops.spec.verify import check, verify
+from uops.spec.ir import args as A
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Family, Op
+from uops.spec.rows.rows import ROWS
+from uops.spec.verify.verifier import check, verify
 
 BESTIARY = [op for op, row in ROWS.items() if row.family is Family.BESTIARY]
 ABSORBED = (Op.UNIQUE, Op.LUNIQUE, Op.DEVICE)

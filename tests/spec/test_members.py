@@ -8,10 +8,10 @@ from enum import Enum
 
 import pytest
 
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
-from uops.spec.dtypes import Kind
-from uops.spec.ops import Op
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import Kind
+from uops.spec.ir.ops import Op
 
 
 @pytest.mark.parametrize("cls", [Op, AxisType, AddrSpace, Kind])

@@ -7,13 +7,13 @@ import weakref
 
 import pytest
 
-from uops.fuzz.generate import case
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec import node
+from uops.fuzz.generate.graphs import case
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir import node
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 X = b.param(0, (4,), dt.float32)
 

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import WmmaArg
-from uops.spec.axes import AXIS_TABLE, AxisType, Direction
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import WmmaArg
+from uops.spec.ir.axes import AXIS_TABLE, AxisType, Direction
 from uops.spec.optops import OPT_TABLE, TC, TILED, WORKGROUP, Axis, Nolocals, Padto, Split, Swap, apply, legal, ordered
 
 T = AxisType

@@ -10,11 +10,11 @@ import pytest
 
 import uops
 from uops import Tensor
-from uops.spec import build as B
-from uops.spec import dtypes as dt
 from uops.spec.errors import SpecError
-from uops.spec.node import MOST_AXES
-from uops.spec.verify import check
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import MOST_AXES
+from uops.spec.verify.verifier import check
 
 MANY = (2,) + (1,) * MOST_AXES
 X = {"p0": np.ones(2, np.float32)}

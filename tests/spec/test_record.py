@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from uops.spec import args as A
-from uops.spec import dtypes as dt
-from uops.spec.record import dataclass
+from uops.spec.ir import args as A
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.record import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ import resource
 
 import pytest
 
-from uops.spec import build as b
-from uops.spec import dtypes as dt
 from uops.spec import resources
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
 
 
 def test_memory_is_what_the_machine_has_and_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from uops.spec import rulings
-from uops.spec.args import ARG_TYPE
 from uops.spec.bestiary.tables import AXIS_NAMES, EXPANDABLE, PRIORITY, RANGE_ENDING, REDUCE_OPS
-from uops.spec.node import RULES
-from uops.spec.ops import BINARY, TERNARY, UNARY, Family, Op
-from uops.spec.rows import CLAIMS, ROWS, document_names, find, row_of, spec_hash, to_json
+from uops.spec.ir.args import ARG_TYPE
+from uops.spec.ir.node import RULES
+from uops.spec.ir.ops import BINARY, TERNARY, UNARY, Family, Op
+from uops.spec.ir.scope import RANGE_ENDING as CLOSING
+from uops.spec.rows.rows import CLAIMS, ROWS, document_names, find, row_of, spec_hash, to_json
 from uops.spec.rulings import RULINGS
-from uops.spec.scope import RANGE_ENDING as CLOSING
 
 
 def _words(text: str) -> list[str]:

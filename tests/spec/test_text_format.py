@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from uops.spec import args as A
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
 from uops.spec.errors import SpecError
-from uops.spec.fields import FIELDS
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.text import MAX_DEPTH, parse, parse_file, show
+from uops.spec.ir import args as A
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.fields import FIELDS
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import MAX_DEPTH, parse, parse_file, show
 
 
 def _sample(hint: object) -> object:

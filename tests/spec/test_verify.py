@@ -7,16 +7,16 @@ import time
 import pytest
 from all_examples import EXAMPLES, GOOD
 
-from uops.spec import args as A
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec import origins
-from uops.spec.dialects import Dialect
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.text import line, number
-from uops.spec.verify import UNCLAIMED, check, verify
+from uops.spec.ir import args as A
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir import origins
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import line, number
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import UNCLAIMED, check, verify
 
 T = b.param(0, (3, 4), dt.float32)
 

@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import WmmaArg
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.verify import check
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import WmmaArg
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.verify.verifier import check
 from uops.spec.wmma import (
     DESCRIPTORS,
     OPERANDS,

@@ -16,13 +16,13 @@ from uops.backends import registry
 from uops.backends.conformance.model import Case, Tier
 from uops.backends.contract import CompilerBackend
 from uops.compiler.target import Target
-from uops.fuzz import agreement_stages
-from uops.fuzz.agreement_stages import AGREE, FINDING, REFUSED, Answer, agreement, digest, programs, sample
-from uops.fuzz.bisect import bisect
-from uops.spec import build as b
+from uops.fuzz.bisect.bisect import bisect
+from uops.fuzz.oracles import agreement_stages
+from uops.fuzz.oracles.agreement_stages import AGREE, FINDING, REFUSED, Answer, agreement, digest, programs, sample
 from uops.spec.errors import CompileError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 #: Which sample; another number draws other dtypes.
 SEED = int(os.environ.get("UOPS_STAGES_SEED", "1"))

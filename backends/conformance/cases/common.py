@@ -9,12 +9,12 @@ import numpy.typing as npt
 
 from uops.backends.conformance.model import Case, Segment
 from uops.backends.conformance.pools import ordinary, random_bits, to_array
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.rows import ROWS
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.rows.rows import ROWS
 
 Array = npt.NDArray[Any]
 Inputs = dict[str, Any]
@@ -56,7 +56,7 @@ def values_of(root: UOp) -> list[UOp]:
 
 def written(root: UOp) -> list[UOp]:
     """The Buffers that a void root writes."""
-    from uops.spec.node import toposort
+    from uops.spec.ir.node import toposort
 
     if root.dtype is not dt.void:
         return []

@@ -15,13 +15,13 @@ import numpy.typing as npt
 
 from uops.backends.conformance.model import Case, Segment, Tier
 from uops.backends.conformance.pools import classes, ordinary, random_bits, seeded, to_array
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import CastArg
-from uops.spec.dtypes import DType, Kind
-from uops.spec.node import UOp
-from uops.spec.ops import ALU, SHIFT, TERNARY, UNARY, Op
-from uops.spec.rows import ROWS
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import CastArg
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import ALU, SHIFT, TERNARY, UNARY, Op
+from uops.spec.rows.rows import ROWS
 
 Array = npt.NDArray[Any]
 #: Ops whose operands may be any dtype (R14: Where's condition).
@@ -226,14 +226,14 @@ def _halfway(source: DType, d: DType) -> list[int]:
 
 def float_bits_of(d: DType, value: float) -> int:
     """Bits of the value of `d` nearest to `value`."""
-    from uops.fuzz.values import float_bits
+    from uops.backends.testing.values import float_bits
 
     return float_bits(d, round_to(d, value))
 
 
 def round_to(d: DType, value: float) -> float:
     """`value` rounded to `d`, staying finite."""
-    from uops.spec.derive.exact import round_nearest
+    from uops.spec.ir.derive.exact import round_nearest
 
     r = round_nearest(d, value)
     return r if np.isfinite(r) else float(np.copysign(d.max_finite, value))

@@ -14,13 +14,13 @@ import numpy as np
 from uops.backends.conformance.cases.elementwise import OPS, legal, operand_dtypes
 from uops.backends.conformance.model import Case, Segment, Tier
 from uops.backends.conformance.pools import classes, ordinary, seeded, to_array
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.compositions import arange
-from uops.spec.dtypes import DType, Kind
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.rows import ROWS
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.rows.compositions import arange
+from uops.spec.rows.rows import ROWS
 
 _MANY = {Tier.SMOKE: 12, Tier.FULL: 40}
 _SMOKE = (dt.bool_, dt.int8, dt.uint8, dt.int32, dt.uint64, dt.float32, dt.float16)

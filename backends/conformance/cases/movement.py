@@ -8,11 +8,11 @@ import numpy as np
 
 from uops.backends.conformance.cases.common import SAMPLE, Inputs, buffer, param, single
 from uops.backends.conformance.model import Case, Tier
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 Make = Callable[[DType, Inputs], UOp]
 

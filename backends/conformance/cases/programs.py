@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from uops.backends.conformance.cases.common import SAMPLE, Inputs, buffer, data, param, single
 from uops.backends.conformance.model import Case, Tier
 from uops.backends.conformance.pools import classes, ordinary, to_array
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 Make = Callable[[DType, Inputs], UOp]
 

@@ -10,11 +10,11 @@ import numpy as np
 from uops.backends.conformance.cases.common import Array, Inputs, param, single
 from uops.backends.conformance.model import Case, Tier
 from uops.backends.conformance.pools import classes, ordinary, random_bits, seeded, to_array
-from uops.fuzz.values import float_bits
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType, Kind
-from uops.spec.ops import Op
+from uops.backends.testing.values import float_bits
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.ir.ops import Op
 
 OPS = (Op.ADD, Op.MUL, Op.MAX)
 

@@ -18,7 +18,7 @@ import jinja2
 
 from uops.backends.conformance.model import Level, Status
 from uops.backends.conformance.report.texts import Texts
-from uops.spec import dtypes as dt
+from uops.spec.ir import dtypes as dt
 
 Json = dict[str, Any]
 HERE = Path(__file__).parent

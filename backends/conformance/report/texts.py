@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from uops.spec.ops import Op
+from uops.spec.ir.ops import Op
 
 _RULING = re.compile(r"\b(?:R\d{2,3}|P\d)\b")
 
@@ -34,7 +34,7 @@ class Texts:
 
 def texts(rows: Collection[str]) -> Texts:
     """The texts of these rows and of every ruling that one of them names."""
-    from uops.spec.rows import ROWS
+    from uops.spec.rows.rows import ROWS
     from uops.spec.rulings import RULINGS
 
     found: dict[str, RowText] = {}

@@ -13,7 +13,7 @@ from uops.backends.conformance.report.document import REPRODUCERS, canonical, do
 from uops.backends.conformance.report.junit import junit
 from uops.backends.conformance.report.page import page
 from uops.backends.conformance.report.texts import texts
-from uops.spec.text import show
+from uops.spec.ir.text import show
 from uops.spec.untrusted import write_text
 
 if TYPE_CHECKING:

@@ -13,19 +13,19 @@ from typing import Any
 import click
 
 from uops import __version__
-from uops.cli.bisect import bisect, stages
-from uops.cli.certificate import check_certificate
-from uops.cli.check import check
+from uops.cli.commands.bisect import bisect, stages
+from uops.cli.commands.certificate import check_certificate
+from uops.cli.commands.check import check
+from uops.cli.commands.compile import compile_
+from uops.cli.commands.conform import conform
+from uops.cli.commands.fuzz import fuzz
+from uops.cli.commands.mutants import mutants
+from uops.cli.commands.prove import prove
+from uops.cli.commands.run import run
+from uops.cli.commands.search import search
+from uops.cli.commands.spec import spec
+from uops.cli.commands.view import view
 from uops.cli.common import echo, is_told, open_streams, to_reader, writing
-from uops.cli.compile import compile_
-from uops.cli.conform import conform
-from uops.cli.fuzz import fuzz
-from uops.cli.mutants import mutants
-from uops.cli.prove import prove
-from uops.cli.run import run
-from uops.cli.search import search
-from uops.cli.spec import spec
-from uops.cli.view import view
 from uops.spec.errors import Crash, SpecError, UopsError
 from uops.spec.untrusted import printable
 

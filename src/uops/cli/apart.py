@@ -1,9 +1,9 @@
 """The process in which a command runs that needs foreign code; `uops.cli.foreign` is the other side.
 
-Started as `python -m uops.cli.apart READ WRITE`; frames are those of `uops.backends.frames`. The first one is {backend, options,
-memory, path, arguments}: this process greets with what the backend says of itself, or {broken: why}, and runs the command line
-`arguments`. It says {out: text} and {err: text} for what that prints, and at last {status: its exit status}, {interrupted: true},
-or {raised: what} where foreign code raised what no command does. What foreign code itself prints goes to the log.
+Started as `python -m uops.cli.apart READ WRITE`; frames are those of `uops.backends.worker.frames`. The first one is {backend,
+options, memory, path, arguments}: this process greets with what the backend says of itself, or {broken: why}, and runs the command
+line `arguments`. It says {out: text} and {err: text} for what that prints, and at last {status: its exit status}, {interrupted:
+true}, or {raised: what} where foreign code raised what no command does. What foreign code itself prints goes to the log.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import IO, Any, TextIO, cast
 
 import click
 
-from uops.backends.frames import describe, one_line, pack, read_frame
-from uops.backends.serve import begin, load
+from uops.backends.worker.frames import describe, one_line, pack, read_frame
+from uops.backends.worker.serve import begin, load
 from uops.cli import main as command_line
 from uops.cli.common import Streams, print_to
 from uops.cli.foreign import hold

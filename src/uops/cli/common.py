@@ -196,7 +196,7 @@ def program_argument() -> Callable[[F], F]:
     return click.argument("file", type=click.Path(exists=True, dir_okay=False, readable=True))
 
 
-#: Names of `uops.spec.dialects.Dialect`, written out so that help needs no import; a test compares them.
+#: Names of `uops.spec.verify.dialects.Dialect`, written out so that help needs no import; a test compares them.
 DIALECTS = ("tensor", "callified", "kernel", "scheduled", "expanded", "selected", "linear", "planned", "program", "bestiary")
 
 

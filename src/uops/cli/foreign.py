@@ -20,8 +20,8 @@ from uops.spec.errors import Crash, UopsError
 
 if TYPE_CHECKING:
     from uops.backends.contract import CompilerBackend
-    from uops.backends.frames import Frame
-    from uops.backends.worker import Process
+    from uops.backends.worker.client import Process
+    from uops.backends.worker.frames import Frame
 
 #: Seconds in which such a command has to say or to do something, and to end after Ctrl-C.
 TIMEOUT, GRACE = 600.0, 30.0
@@ -71,7 +71,7 @@ def apart(command: Callable[..., None]) -> Callable[..., None]:
 def _run_in_process(name: str, arguments: Arguments) -> int:
     """Run a command line in a process that has loaded the backend; its exit status. Raises BrokenBackend, and ClickException where
     the process ended without one."""
-    from uops.backends.worker import Limits, Process
+    from uops.backends.worker.client import Limits, Process
 
     class Apart(Process):
         module: ClassVar[str] = "uops.cli.apart"

@@ -14,14 +14,14 @@ import numpy as np
 from uops.backends.answer import is_variable, leaves
 from uops.backends.arrays import STORAGE
 from uops.backends.npz import Inputs, MemberHeader
-from uops.fuzz.corpus import extent
-from uops.fuzz.draw import SeededDraw
-from uops.fuzz.values import array
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import Kind
+from uops.backends.testing.values import array
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.reduce.corpus import extent
 from uops.spec.errors import SpecError, Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import Kind
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 #: Greatest value that a variable is given, if its bounds allow one so small: it may be the size of an array.
 SMALL = 16

@@ -64,7 +64,7 @@ def _scores(doc: Json) -> Table:
 
 def _applied(schedules: Json) -> Table:
     """How often each move of a drawn schedule was applied, by its amount; a move that never was stands out."""
-    from uops.compiler.optimize.forced import AMOUNTS, MOVES
+    from uops.compiler.passes.optimize.search.random_schedules import AMOUNTS, MOVES
 
     amounts = [str(a or "all") for a in AMOUNTS]
     table = Table(box=box.SIMPLE, pad_edge=False, title_justify="left", title_style="bold")

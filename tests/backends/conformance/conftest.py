@@ -10,10 +10,10 @@ import pytest
 
 from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Segment, Status, Tier
 from uops.backends.conformance.runner import Run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 MakeRun = Callable[..., Run]
 

@@ -14,8 +14,8 @@ from uops.backends.conformance import exhaustive
 from uops.backends.conformance.controls import Interp
 from uops.backends.conformance.exhaustive import Job, Tally, _judge, jobs_of, names, run, table
 from uops.backends.conformance.references import F32_REFERENCES, F64_REFERENCES, points
-from uops.fuzz.journal import InUse, Journal, NoJournal, OtherCampaign, text
-from uops.spec import dtypes as dt
+from uops.backends.testing.journal import InUse, Journal, NoJournal, OtherCampaign, text
+from uops.spec.ir import dtypes as dt
 
 FUNCTIONS = {"exp2": np.exp2, "log2": np.log2, "sin": np.sin, "sqrt": np.sqrt, "recip": lambda x: 1 / x, "trunc": np.trunc}
 STORAGE = {

@@ -26,9 +26,9 @@ from uops.backends.conformance.report.junit import junit
 from uops.backends.conformance.report.texts import MEANING, texts
 from uops.backends.conformance.report.write import write
 from uops.backends.conformance.runner import Run
-from uops.spec.rows import ROWS
+from uops.spec.ir.text import parse_file
+from uops.spec.rows.rows import ROWS
 from uops.spec.rulings import RULINGS
-from uops.spec.text import parse_file
 
 MakeRun = Callable[..., Run]
 

@@ -17,15 +17,15 @@ import pytest
 from uops.backends.conformance.model import Level, Schedules, Status, Tier
 from uops.backends.conformance.report.document import document
 from uops.backends.conformance.runner import Run, conform
-from uops.backends.worker import introduction
-from uops.fuzz.journal import PACKAGE, OtherCampaign, tree
+from uops.backends.testing.journal import PACKAGE, OtherCampaign, tree
+from uops.backends.worker.client import introduction
 
 #: Of its cases, some fail whole and some by class; the rest passes.
 FUSSY, ROWS = "uops.backends.conformance.controls:Fussy", "*/Neg"
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from uops.backends.worker import introduction
+from uops.backends.worker.client import introduction
 from uops.backends.conformance import decided
 from uops.backends.conformance.runner import conform
 
@@ -75,7 +75,7 @@ def test_what_a_journal_holds_is_not_run_again(tmp_path: Path, monkeypatch: pyte
     journal = tmp_path / "journal.jsonl"
     first = fussy(journal)
     lines = journal.read_bytes()
-    monkeypatch.setattr("uops.backends.worker.Process", None)
+    monkeypatch.setattr("uops.backends.worker.client.Process", None)
     again = fussy(journal)
     assert told(again) == told(first) and journal.read_bytes() == lines
     assert again.seconds > sum(json.loads(line)["decided"]["seconds"] for line in lines.splitlines()[1:]) > 0
@@ -112,7 +112,7 @@ def test_the_journal_of_another_run_is_refused(
 
 
 def test_the_digest_of_the_sources_sees_every_file(tmp_path: Path) -> None:
-    assert (PACKAGE / "fuzz" / "journal.py").is_file() and (PACKAGE / "spec" / "ops.py").is_file()
+    assert (PACKAGE / "backends" / "testing" / "journal.py").is_file() and (PACKAGE / "spec" / "ir" / "ops.py").is_file()
     found = {tree()}
     folder = tmp_path / "package"
     (folder / "inner").mkdir(parents=True)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.backends import worker
 from uops.backends.conformance.cases import cases
 from uops.backends.conformance.cases.elementwise import OPS, legal
 from uops.backends.conformance.controls import AllNan, Zeros, first_input
@@ -16,15 +15,16 @@ from uops.backends.conformance.exclusions import EXCLUSIONS, LENIENT, excluded, 
 from uops.backends.conformance.judge import Expectation, judge, outputs_of
 from uops.backends.conformance.model import Case, Cell, Level, Segment, Status, Tier
 from uops.backends.conformance.runner import conform
-from uops.backends.worker import introduction
+from uops.backends.worker import client
+from uops.backends.worker.client import introduction
 from uops.interp import executed, run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dialects import TENSOR_OPS, Dialect
-from uops.spec.ops import UNARY, Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import UNARY, Op
 from uops.spec.result import Result
-from uops.spec.rows import ROWS
-from uops.spec.verify import verify
+from uops.spec.rows.rows import ROWS
+from uops.spec.verify.dialects import TENSOR_OPS, Dialect
+from uops.spec.verify.verifier import verify
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_a_crash_or_a_hang_fails_its_cells_and_ends_nothing(name: str, status: s
         introduction(backend),
         rows="Movement/Flip",
         jobs=1,
-        limits=worker.Limits(timeout=1.0 if name == "Hanging" else 60.0),
+        limits=client.Limits(timeout=1.0 if name == "Hanging" else 60.0),
     )
     failing = found.failing(Level.STRICT)
     assert {c.cell.dtype for c in failing} == {"float32"}

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from uops.compiler.decompose import decompose, lower, storage
-from uops.spec import build as b
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 BENCH = Path(__file__).resolve().parents[3] / "bench" / "coefficients"
 

@@ -12,10 +12,10 @@ import pytest
 
 from uops.compiler.decompose import SMALL, encode, integer_to_odd, storage
 from uops.compiler.decompose.build import BITS, E
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.build import convert
-from uops.spec.dtypes import DType
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.build import convert
+from uops.spec.ir.dtypes import DType
 
 CastKernel = Callable[[DType, DType], Callable[..., Any]]
 #: NumPy's view of each small float's bits, used for decoding only.

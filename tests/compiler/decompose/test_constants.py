@@ -3,9 +3,9 @@
 import pytest
 
 from uops.compiler.decompose.build import constant
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
 
 #: Numbers that are equal to Python, in the order in which they are asked for; no other test asks for those above 1.
 EQUAL: list[list[bool | int | float]] = [[0, False, 0.0], [False, 0.0, 0], [1.0, True, 1], [1, 1.0, True], [11.0, 11], [-0.0, 0.0]]

@@ -13,11 +13,11 @@ import pytest
 from uops.compiler.decompose import decompose
 from uops.compiler.decompose.build import E
 from uops.compiler.decompose.sin import BOUNDED, sin
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.node import toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import Op
 
 UNARY = {"exp2": Op.EXP2, "log2": Op.LOG2, "sin": Op.SIN}
 WIDE = (dt.float32, dt.float64)

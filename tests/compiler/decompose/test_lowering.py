@@ -9,12 +9,12 @@ import pytest
 
 from uops.compiler.decompose import NATIVE, SMALL, decompose, lower, storage
 from uops.compiler.decompose import coefficients as k
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.verify import verify
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.verify.verifier import verify
 
 # fmt: off
 PRIMITIVE = frozenset({

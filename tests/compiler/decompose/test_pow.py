@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 
 INF, NAN = math.inf, math.nan
 WIDE = (dt.float32, dt.float64)

@@ -16,10 +16,10 @@ import pytest
 
 from uops.compiler.decompose import SMALL
 from uops.compiler.decompose.build import BITS
-from uops.spec import dtypes as dt
-from uops.spec.derive.exact import round_nearest
-from uops.spec.dtypes import DType
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.derive.exact import round_nearest
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 
 OnBits = Callable[..., Callable[..., Any]]
 VIEW = {

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 F32 = dt.float32
 

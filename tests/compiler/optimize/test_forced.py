@@ -10,20 +10,20 @@ import pytest
 from scheduled_programs import PROGRAMS, inputs
 
 from uops.compiler import Config, lower
-from uops.compiler.optimize.forced import AMOUNTS, MOVES, draw, drawn, taken
-from uops.compiler.optimize.schedule import Schedule, begin, sink
-from uops.compiler.passes.callify import callify, outputs
-from uops.compiler.passes.optimize import optimize
-from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.callify.callify import callify, outputs
+from uops.compiler.passes.optimize.optimize import optimize
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin, sink
+from uops.compiler.passes.optimize.search.random_schedules import AMOUNTS, MOVES, draw, drawn, taken
+from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import PLAIN, Machine
 from uops.interp import run
-from uops.spec import dtypes as dt
-from uops.spec.args import WmmaArg
-from uops.spec.axes import AXIS_TABLE, AxisType, Direction
-from uops.spec.dialects import Dialect
-from uops.spec.node import UOp
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import WmmaArg
+from uops.spec.ir.axes import AXIS_TABLE, AxisType, Direction
+from uops.spec.ir.node import UOp
 from uops.spec.optops import TC, WORKGROUP
-from uops.spec.verify import verify
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 from uops.spec.wmma import DESCRIPTORS
 
 SMALL = Machine(workgroup=8)

@@ -9,26 +9,27 @@ import numpy as np
 import pytest
 from scheduled_programs import PROGRAMS, inputs, matmul, p, softmax
 
-from uops.compiler.optimize.gpu import choose
-from uops.compiler.optimize.group import grouped
-from uops.compiler.optimize.schedule import Schedule, apply, begin, sink, typed
-from uops.compiler.optimize.shared import shared
-from uops.compiler.passes.callify import callify, outputs
+from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
-from uops.compiler.passes.optimize import optimize
-from uops.compiler.passes.rangeify import rangeify
-from uops.compiler.passes.select import select
+from uops.compiler.passes.optimize.heuristics.gpu import choose
+from uops.compiler.passes.optimize.optimize import optimize
+from uops.compiler.passes.optimize.schedule.group import grouped
+from uops.compiler.passes.optimize.schedule.optops import apply
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin, sink, typed
+from uops.compiler.passes.optimize.schedule.shared_memory import shared
+from uops.compiler.passes.rangeify.rangeify import rangeify
+from uops.compiler.passes.select.select import select
 from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, Machine
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.optops import Padto, Split
-from uops.spec.verify import verify
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 MACHINE = Machine(vector_bytes=16, workgroup=256, local_memory=48 << 10)
 TINY = Machine(vector_bytes=16, workgroup=256, local_memory=64)
@@ -138,7 +139,7 @@ def test_parts_of_small_floats_are_kept_in_float32(op: Op, d: dt.DType) -> None:
     s = group(graph, Split(1, 4, G))
     (buffer,) = (u for u in toposort(s.effect) if u.op is Op.BUFFER)
     assert buffer.dtype is (dt.float32 if d.is_float and op is Op.ADD else d)
-    from uops.interp.storage import NUMPY
+    from uops.interp.tensor.storage import NUMPY
 
     given = {"p0": np.tile([1, 0, 1, 1], (2, 4)).astype(NUMPY[d])}
     (out,) = outputs(graph)

@@ -11,26 +11,27 @@ from scheduled_programs import PROGRAMS, inputs, layernorm, matmul, p, softmax
 from uops import Tensor
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import compile
-from uops.compiler.optimize.accesses import accesses, merged
-from uops.compiler.optimize.heuristics import LONG, choose
-from uops.compiler.optimize.schedule import Schedule, around_fills, begin, reason_against, sink
-from uops.compiler.passes.callify import callify, outputs
-from uops.compiler.passes.optimize import optimize
-from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.callify.callify import callify, outputs
+from uops.compiler.passes.optimize.heuristics.cpu import LONG, choose
+from uops.compiler.passes.optimize.optimize import optimize
+from uops.compiler.passes.optimize.schedule.accesses import accesses, merged
+from uops.compiler.passes.optimize.schedule.optops import around_fills, reason_against
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin, sink
+from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import PLAIN, Machine
 from uops.compiler.tensor.realize import capture
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import compositions as c
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, BufferArg
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, BufferArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import closed_by, open_ranges
 from uops.spec.optops import Padto, Split
-from uops.spec.scope import closed_by, open_ranges
-from uops.spec.verify import verify
+from uops.spec.rows import compositions as c
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 WIDE, NARROW = Machine(vector_bytes=64, registers=32), Machine(vector_bytes=16, registers=16)
 

@@ -14,18 +14,18 @@ from scheduled_programs import p, softmax
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.config import Config
-from uops.compiler.passes.joined import LEAST_ROWS, joined
+from uops.compiler.passes.optimize.heuristics.block_fusion import LEAST_ROWS, joined
 from uops.compiler.pipeline import lower, stages
-from uops.compiler.runtime import Compiled
+from uops.compiler.runtime.program import Compiled
 from uops.compiler.target import Machine
-from uops.fuzz.bisect import bisect
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.scope import open_ranges
+from uops.fuzz.bisect.bisect import bisect
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import open_ranges
 
 HEADS, ROWS, WIDTH = 2, 2 * LEAST_ROWS, 4
 

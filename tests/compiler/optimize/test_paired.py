@@ -13,10 +13,10 @@ from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.config import Config
 from uops.compiler.pipeline import lower
 from uops.compiler.tensor.realize import capture
-from uops.fuzz.bisect import bisect
-from uops.spec.args import AddrSpace
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.fuzz.bisect.bisect import bisect
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 TARGET = LlvmTarget()
 pytestmark = pytest.mark.skipif(not TARGET.machine.vector_bytes, reason="this host has no vectors")

@@ -8,22 +8,22 @@ import numpy as np
 import pytest
 
 from uops import Tensor
-from uops.compiler.optimize import scan
-from uops.compiler.optimize.scan import SHARED, scanned
-from uops.compiler.optimize.schedule import Schedule, begin
-from uops.compiler.passes.callify import callify, outputs
-from uops.compiler.passes.optimize import optimize
-from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.callify.callify import callify, outputs
+from uops.compiler.passes.optimize.heuristics import scan
+from uops.compiler.passes.optimize.heuristics.scan import SHARED, scanned
+from uops.compiler.passes.optimize.optimize import optimize
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin
+from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import PLAIN, Machine
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import compositions as c
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.verify import verify
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.rows import compositions as c
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 
 def first(graph: UOp) -> Schedule:

@@ -11,21 +11,22 @@ import numpy as np
 import pytest
 from scheduled_programs import PROGRAMS, inputs
 
-from uops.compiler.optimize.schedule import Rejected, Schedule, apply, begin, padded_split, reason_against, sink, typed, whole_split
-from uops.compiler.passes.callify import callify, outputs
-from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.callify.callify import callify, outputs
+from uops.compiler.passes.optimize.schedule.optops import apply, padded_split, reason_against, whole_split
+from uops.compiler.passes.optimize.schedule.schedule import Rejected, Schedule, begin, sink, typed
+from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import Machine
 from uops.interp import run
-from uops.interp.storage import NUMPY
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
-from uops.spec.node import UOp, substitute, toposort
-from uops.spec.ops import Op
+from uops.interp.tensor.storage import NUMPY
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, substitute, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Nolocals, OptOp, Padto, Split, Swap
 from uops.spec.optops import apply as apply_to_axes
-from uops.spec.verify import verify
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 TYPES = [t for t in AxisType if t is not AxisType.PLACEHOLDER]
 

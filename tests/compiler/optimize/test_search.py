@@ -16,22 +16,23 @@ from uops.backends.cache import ObjectCache
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile
-from uops.compiler.optimize.heuristics import choose
-from uops.compiler.optimize.schedule import Schedule, apply, begin, reason_against, sink
-from uops.compiler.optimize.search import Beam, Progress, State, listening, moves
-from uops.compiler.optimize.search_clock import TargetClock, memory
-from uops.compiler.optimize.search_store import Found, Store, decoded, encoded
-from uops.compiler.passes.callify import callify
-from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.callify.callify import callify
+from uops.compiler.passes.optimize.heuristics.cpu import choose
+from uops.compiler.passes.optimize.schedule.optops import apply, reason_against
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin, sink
+from uops.compiler.passes.optimize.search.beam import Beam, Progress, State, listening, moves
+from uops.compiler.passes.optimize.search.clock import TargetClock, memory
+from uops.compiler.passes.optimize.search.store import Found, Store, decoded, encoded
+from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import PLAIN, Machine
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import WmmaArg
-from uops.spec.axes import AxisType
 from uops.spec.errors import CompileError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import WmmaArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Nolocals, Padto, Split, Swap
 from uops.spec.untrusted import seal
 from uops.spec.wmma import DESCRIPTORS

@@ -12,20 +12,21 @@ from scheduled_programs import matmul, p
 import uops
 from uops import Tensor
 from uops.backends.arrays import STORAGE
-from uops.compiler.optimize.heuristics import SWEPT_ROWS, choose
-from uops.compiler.optimize.schedule import Rejected, apply, begin, sink
-from uops.compiler.optimize.threads import threaded
-from uops.compiler.passes.callify import callify
-from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.passes.callify.callify import callify
+from uops.compiler.passes.optimize.heuristics.cpu import SWEPT_ROWS, choose
+from uops.compiler.passes.optimize.heuristics.threads import threaded
+from uops.compiler.passes.optimize.schedule.optops import apply
+from uops.compiler.passes.optimize.schedule.schedule import Rejected, begin, sink
+from uops.compiler.passes.rangeify.rangeify import rangeify
 from uops.compiler.target import STACK_LIMIT, Machine
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, BufferArg
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, BufferArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import open_ranges
 from uops.spec.optops import Split
-from uops.spec.scope import open_ranges
 
 WIDE = Machine(vector_bytes=64, registers=32, caches=(32 << 10, 1 << 20), fma=True)
 

@@ -13,14 +13,14 @@ from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.config import Config
 from uops.compiler.pipeline import lower
-from uops.compiler.runtime import compile
+from uops.compiler.runtime.program import compile
 from uops.compiler.target import Machine
-from uops.fuzz.bisect import bisect
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.fuzz.bisect.bisect import bisect
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 N = b.variable("n", 1, 100)
 LANES = 8

@@ -9,26 +9,27 @@ import numpy as np
 import pytest
 from scheduled_programs import p
 
-from uops.compiler.optimize.schedule import Rejected, Schedule, apply, begin, reason_against, sink, typed
-from uops.compiler.passes import cost
-from uops.compiler.passes.callify import callify, outputs
+from uops.compiler.passes.callify.callify import callify, outputs
 from uops.compiler.passes.expand import expand
 from uops.compiler.passes.linearize import linearize
-from uops.compiler.passes.optimize import optimize
-from uops.compiler.passes.rangeify import rangeify
-from uops.compiler.passes.select import select
+from uops.compiler.passes.optimize.optimize import optimize
+from uops.compiler.passes.optimize.schedule.optops import apply, reason_against
+from uops.compiler.passes.optimize.schedule.schedule import Rejected, Schedule, begin, sink, typed
+from uops.compiler.passes.rangeify import cost
+from uops.compiler.passes.rangeify.rangeify import rangeify
+from uops.compiler.passes.select.select import select
 from uops.compiler.target import PLAIN_DTYPES, PLAIN_OPS, Machine
 from uops.interp import run
-from uops.interp.storage import NUMPY
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import WmmaArg
-from uops.spec.axes import AxisType
-from uops.spec.dialects import Dialect
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.interp.tensor.storage import NUMPY
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import WmmaArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.optops import TC, Padto, Split
-from uops.spec.verify import verify
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 from uops.spec.wmma import DESCRIPTORS, Descriptor
 
 

@@ -11,22 +11,22 @@ from uops.backends.llvm import table
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler import Config, compile, stages
-from uops.compiler.frame import Launch
-from uops.compiler.loops import instructions_run, shared
-from uops.compiler.optimize import threads
-from uops.compiler.optimize.heuristics import choose
-from uops.compiler.optimize.schedule import begin, sink
-from uops.compiler.optimize.stage import staged
-from uops.compiler.optimize.threads import threaded
-from uops.compiler.passes.callify import callify, outputs
-from uops.compiler.passes.rangeify import rangeify
+from uops.compiler.ir.loops import instructions_run, shared
+from uops.compiler.passes.callify.callify import callify, outputs
+from uops.compiler.passes.optimize.heuristics import threads
+from uops.compiler.passes.optimize.heuristics.cpu import choose
+from uops.compiler.passes.optimize.heuristics.threads import threaded
+from uops.compiler.passes.optimize.schedule.local_memory import staged
+from uops.compiler.passes.optimize.schedule.schedule import begin, sink
+from uops.compiler.passes.rangeify.rangeify import rangeify
+from uops.compiler.runtime.frame import Launch
 from uops.compiler.target import Machine
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 TARGET = LlvmTarget(Tier.FAST, ObjectCache(None))
 FOUR, ONE = Machine(vector_bytes=32, cores=4), Machine(vector_bytes=32)

@@ -6,7 +6,7 @@ with a guard dropped, a comparison loosened, an operand swapped, a dtype too man
 
 from collections.abc import Mapping
 
-from uops.compiler.pattern import (
+from uops.compiler.rewrite.pattern import (
     BOOL,
     INDEX,
     Pattern,
@@ -23,10 +23,10 @@ from uops.compiler.pattern import (
     var,
     where,
 )  # fmt: skip
-from uops.compiler.rewrite import Rule
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.ops import Op
+from uops.compiler.rewrite.rule import Rule
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 
 I8, U8, I32, U32, F16, F32 = (dt.int8,), (dt.uint8,), (dt.int32,), (dt.uint32,), (dt.float16,), (dt.float32,)
 NARROW = (dt.int8, dt.uint8, dt.int16)

@@ -1,4 +1,4 @@
-"""The prover's semantics as a meaning that `uops.fuzz.agreement` can judge: bits in, bits out."""
+"""The prover's semantics as a meaning that `uops.fuzz.oracles.agreement` can judge: bits in, bits out."""
 
 from typing import Any
 
@@ -6,13 +6,13 @@ import ml_dtypes
 import numpy as np
 from smt_numpy import evaluate
 
-from uops.compiler.prove import smt
 from uops.compiler.prove.model import Form, Model, Unmodelled, Value
 from uops.compiler.prove.semantics import mean
-from uops.compiler.prove.solver import Worker
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.ops import Op
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.solver import Worker
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 
 Bits = Any
 STORED = {

@@ -7,12 +7,12 @@ mutants: what they say is that promise.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from uops.compiler.pattern import Pattern, TypeVar, variables
-from uops.compiler.rewrite import Assumed, Rule
-from uops.compiler.rules import THEMES, fast_math, further
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.ops import Op
+from uops.compiler.rewrite.pattern import Pattern, TypeVar, variables
+from uops.compiler.rewrite.rule import Assumed, Rule
+from uops.compiler.rewrite.rules import THEMES, fast_math, further
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 
 SAMPLE = (dt.bool_, dt.int8, dt.uint8, dt.int16, dt.float16, dt.index)
 _STRICTER = {Op.CMPLT: Op.CMPLE, Op.CMPLE: Op.CMPLT, Op.CMPGT: Op.CMPGE, Op.CMPGE: Op.CMPGT, Op.CMPEQ: Op.CMPGE, Op.CMPNE: Op.CMPGE}

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from uops.compiler.prove import smt
-from uops.compiler.prove.smt import Kind, Sort, Term
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.smt import Kind, Sort, Term
 
 FORMATS = {smt.fp(5, 11): (15, 10), smt.fp(8, 8): (127, 7), smt.fp(8, 24): (127, 23), smt.fp(11, 53): (1023, 52)}
 FORMATS |= {smt.fp(5, 3): (15, 2), smt.fp(5, 4): (15, 3)}

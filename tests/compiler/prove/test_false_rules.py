@@ -7,9 +7,9 @@ from false_rules import FALSE, NEAR, PEERS
 
 from uops.compiler.prove.counterexample import Counterexample
 from uops.compiler.prove.obligations import obligations
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.prove.verdicts import Status, judge
-from uops.fuzz.replay import replay
+from uops.fuzz.bisect.replay import replay
 
 
 @pytest.fixture(scope="module")

@@ -12,22 +12,23 @@ import numpy.typing as npt
 import pytest
 from rule_mutants import Mutant, real_mutants
 
-from uops.compiler.pattern import Pattern, lift, maximum, ne, not_, operation, variables, where
 from uops.compiler.prove.admission import is_proved
 from uops.compiler.prove.counterexample import Counterexample, node
 from uops.compiler.prove.obligations import obligations
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.prove.typings import Assignment, Typed, annotate, assignments
 from uops.compiler.prove.verdicts import Status, Verdict, judge
-from uops.compiler.rewrite import Assumed, Flaw, Rewriter, Rule
-from uops.compiler.rules import VALUES, further
-from uops.compiler.rules.fast_math import FAST_MATH, LAWS, THEMES, div, exp2, log2, recip, sqrt, x, y, z
-from uops.fuzz.replay import replay
+from uops.compiler.rewrite.pattern import Pattern, lift, maximum, ne, not_, operation, variables, where
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rule import Assumed, Flaw, Rule
+from uops.compiler.rewrite.rules import VALUES, further
+from uops.compiler.rewrite.rules.fast_math import FAST_MATH, LAWS, THEMES, div, exp2, log2, recip, sqrt, x, y, z
+from uops.fuzz.bisect.replay import replay
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 RULES = [rule for rules in THEMES.values() for rule in rules]
 Array = npt.NDArray[np.generic]

@@ -2,19 +2,19 @@
 
 import pytest
 
-from uops.compiler.passes.views import STEP, Indexing
-from uops.compiler.pattern import Pattern, instantiate, lift
+from uops.compiler.ir.views import STEP, Indexing
 from uops.compiler.prove import identities
 from uops.compiler.prove.counterexample import Counterexample
 from uops.compiler.prove.identities import a, d, f, i, l, m, n, o, p, u, x, y
 from uops.compiler.prove.obligations import obligations
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.prove.verdicts import Status, judge
-from uops.compiler.rewrite import Rule
-from uops.fuzz.replay import replay
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
+from uops.compiler.rewrite.pattern import Pattern, instantiate, lift
+from uops.compiler.rewrite.rule import Rule
+from uops.fuzz.bisect.replay import replay
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
 
 LAWS = {law.name: law for law in identities.RULES}
 PLAIN = Indexing(lambda node: node)

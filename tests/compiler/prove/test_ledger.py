@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from uops.compiler.pattern import INDEX, lift, var
 from uops.compiler.prove import admission, ledger
 from uops.compiler.prove.admission import DamagedLedger, UnprovedRule, admitted, digest, is_proved
 from uops.compiler.prove.campaign import campaign, themes
 from uops.compiler.prove.ledger import Entry, Unreadable, page
 from uops.compiler.prove.verdicts import LEMMA, Status
-from uops.compiler.rewrite import Rewriter, Rule
-from uops.compiler.rules import THEMES, VALUES
-from uops.compiler.rules.further import FURTHER
-from uops.compiler.rules.further import THEMES as FURTHER_THEMES
-from uops.spec import build as b
+from uops.compiler.rewrite.pattern import INDEX, lift, var
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rule import Rule
+from uops.compiler.rewrite.rules import THEMES, VALUES
+from uops.compiler.rewrite.rules.further import FURTHER
+from uops.compiler.rewrite.rules.further import THEMES as FURTHER_THEMES
+from uops.spec.ir import build as b
 from uops.spec.untrusted import BadFile
 
 RULES = tuple(rule for rules in THEMES.values() for rule in rules)

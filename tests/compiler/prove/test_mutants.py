@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 from rule_mutants import Mutant, mutants
 
-from uops.compiler.pattern import operation, variables
 from uops.compiler.prove.counterexample import Counterexample, node
 from uops.compiler.prove.obligations import obligations
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.prove.typings import Assignment, Typed, assignments
 from uops.compiler.prove.verdicts import Status, Verdict, judge
-from uops.compiler.rewrite import Rule
-from uops.fuzz.replay import replay
+from uops.compiler.rewrite.pattern import operation, variables
+from uops.compiler.rewrite.rule import Rule
+from uops.fuzz.bisect.replay import replay
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import SHIFT, Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import SHIFT, Op
 
 MUTANTS: Mapping[str, list[Mutant]] = defaultdict(list)
 for _mutant in mutants():

@@ -4,21 +4,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from uops.compiler.optimize.schedule import Schedule, apply, begin
-from uops.compiler.pattern import INDEX, Pattern, eq, instantiate, lift, maximum, var
+from uops.compiler.passes.optimize.schedule.optops import apply
+from uops.compiler.passes.optimize.schedule.schedule import Schedule, begin
 from uops.compiler.prove import optops
 from uops.compiler.prove.counterexample import Counterexample
 from uops.compiler.prove.obligations import obligations
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.prove.verdicts import Status, judge
-from uops.compiler.rewrite import Rewriter, Rule
-from uops.compiler.rules import INDEXING
-from uops.fuzz.replay import replay
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.compiler.rewrite.pattern import INDEX, Pattern, eq, instantiate, lift, maximum, var
+from uops.compiler.rewrite.rewriter import Rewriter
+from uops.compiler.rewrite.rule import Rule
+from uops.compiler.rewrite.rules import INDEXING
+from uops.fuzz.bisect.replay import replay
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.optops import Padto, Split
 from uops.spec.wmma.registry import DESCRIPTORS
 

@@ -6,16 +6,17 @@ from collections import Counter
 import pytest
 from digits import digits
 
-from uops.compiler.pattern import Pattern, variables
 from uops.compiler.prove.counterexample import node
 from uops.compiler.prove.typings import Assignment, assignments
-from uops.compiler.rewrite import WEIGHT, Rewriter, Rule
-from uops.compiler.rules import THEMES, further
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.compiler.rewrite.pattern import Pattern, variables
+from uops.compiler.rewrite.rewriter import WEIGHT, Rewriter
+from uops.compiler.rewrite.rule import Rule
+from uops.compiler.rewrite.rules import THEMES, further
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 RULES = [rule for rules in (THEMES | further.THEMES).values() for rule in rules]
 COMMUTES = frozenset({Op.ADD, Op.MUL, Op.MAX, Op.AND, Op.OR, Op.XOR, Op.CMPNE, Op.CMPEQ})

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from prover_meaning import by_numpy, by_solver
 
-from uops.compiler.prove import smt
 from uops.compiler.prove.model import Form
 from uops.compiler.prove.semantics import BITS, BOOL, FLOAT, TABLES
-from uops.compiler.prove.solver import Worker
-from uops.fuzz.agreement import OPS, disagreements, operands, signatures
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import DType
-from uops.spec.ops import Op
+from uops.compiler.prove.solver import smt
+from uops.compiler.prove.solver.solver import Worker
+from uops.fuzz.oracles.agreement import OPS, disagreements, operands, signatures
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.ops import Op
 
 BY_OP: dict[Op, list[Any]] = defaultdict(list)
 for _signature in signatures():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from uops.compiler.prove.solver import Pool, Worker
+from uops.compiler.prove.solver.solver import Pool, Worker
 
 PLAIN = "(declare-const x Int)(assert (> x 41))(assert (< x 43))"
 IMPOSSIBLE = "(declare-const x Int)(assert (> x x))"
@@ -54,7 +54,7 @@ def test_a_worker_over_its_time_is_killed_and_the_next_query_gets_a_new_one(
 ) -> None:
     assert worker.ask(PLAIN, 1_000_000).result == "sat"
     first = worker.process
-    monkeypatch.setattr("uops.compiler.prove.solver.GRACE", -119.999)
+    monkeypatch.setattr("uops.compiler.prove.solver.solver.GRACE", -119.999)
     answer = worker.ask(HARD, 1 << 40)
     assert (answer.result, answer.reason) == ("unknown", "killed after its time")
     monkeypatch.undo()
@@ -85,7 +85,7 @@ def test_a_process_that_does_not_do_its_work_is_killed_on_time(
 ) -> None:
     """Also one that does not take the query, of more than a pipe holds, or writes as long as one reads."""
     worker.process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    monkeypatch.setattr("uops.compiler.prove.solver.GRACE", 0.0)
+    monkeypatch.setattr("uops.compiler.prove.solver.solver.GRACE", 0.0)
     worker.seconds = 1.0
     query, lost, began = PLAIN + " " * 200_000, worker.process, time.monotonic()
     assert worker.ask(query, 1_000_000).reason == reason
@@ -98,7 +98,7 @@ def test_a_solver_ends_with_the_process_that_asked_it() -> None:
     """Nobody is left to stop a query of it."""
     script = f"""
 
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 w = Worker(seconds=100.0)
 w.ask("(assert true)", 1000)
 print(w.process.pid, flush=True)

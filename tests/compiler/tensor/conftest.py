@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from uops import Dialect, Tensor, verify
-from uops.compiler.runtime import numpy_dtype
+from uops.compiler.runtime.program import numpy_dtype
 from uops.compiler.tensor import capture
 from uops.interp import run
 

@@ -13,7 +13,7 @@ from uops import Op, SpecError, Tensor
 from uops.backends.registry import get
 from uops.compiler import Config, compile
 from uops.compiler.tensor.realize import capture
-from uops.spec.node import toposort
+from uops.spec.ir.node import toposort
 
 X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 #: Keys that name each element once.

@@ -9,8 +9,8 @@ import pytest
 from uops import SpecError, Tensor
 from uops.compiler.tensor import ACCUMULATE, accumulator, promote
 from uops.compiler.tensor.dtypes import as_dtype
-from uops.spec import dtypes as dt
-from uops.spec.dtypes import STORABLE, DType
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import STORABLE, DType
 
 # fmt: off
 # tensor dtype, Python number, dtype of the sum

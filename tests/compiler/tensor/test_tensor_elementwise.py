@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from uops import SpecError, Tensor
-from uops.compiler.tensor.elementwise import lambert
-from uops.spec.dtypes import DTYPES
+from uops.compiler.tensor.methods.elementwise import lambert
 from uops.spec.errors import SpecValueError
-from uops.spec.node import toposort
-from uops.spec.ops import Op
+from uops.spec.ir.dtypes import DTYPES
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import Op
 
 SHAPES = ((), (0,), (5,), (2, 1, 3))
 PAIRS = (((), ()), ((4,), ()), ((2, 1, 3), (4, 1)), ((0, 3), (1, 3)), ((1,), (0,)))

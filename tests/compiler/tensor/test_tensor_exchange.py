@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from uops import SpecError, Tensor
-from uops.spec import dtypes as dt
 from uops.spec.errors import SpecTypeError, SpecValueError
+from uops.spec.ir import dtypes as dt
 
 
 def test_a_tensor_of_an_array_is_a_copy() -> None:

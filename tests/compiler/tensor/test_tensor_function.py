@@ -9,9 +9,9 @@ import pytest
 
 from uops import Op, SpecError, Tensor, function
 from uops.compiler.tensor import capture
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp, toposort
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
 
 X, Y = np.array([1, 2, 3], np.float32), np.array([10, 20, 30], np.float32)
 

@@ -13,8 +13,8 @@ from uops import SpecError, Tensor, Trap, function, use
 from uops.compiler.tensor import capture, realize
 from uops.compiler.tensor.checks import UNCHECKED
 from uops.spec.errors import SpecIndexError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
 BACKENDS = ("llvm", "c", "interp")

@@ -11,7 +11,7 @@ import pytest
 from uops import Op, SpecError, Tensor, Trap
 from uops.compiler.tensor import capture
 from uops.interp import run
-from uops.spec.node import toposort
+from uops.spec.ir.node import toposort
 
 X = np.arange(2 * 5 * 7, dtype=np.int32).reshape(2, 5, 7)
 Fn = Callable[..., Any]

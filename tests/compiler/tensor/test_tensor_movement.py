@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from uops import Op, SpecError, Tensor
-from uops.spec.node import toposort
+from uops.spec.ir.node import toposort
 
 X = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
 F = np.array([[-0.0, np.nan], [1.5, -2.5]], np.float32)

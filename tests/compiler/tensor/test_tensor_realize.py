@@ -15,9 +15,9 @@ from uops import Op, SpecError, Tensor, UOp, use
 from uops.backends import api
 from uops.compiler.tensor import capture, install, storage
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import toposort
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import toposort
 
 Compiled = list[tuple[UOp, str]]
 

@@ -10,10 +10,10 @@ import pytest
 
 from uops import SpecError, Tensor
 from uops.compiler.tensor import ACCUMULATE, capture
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.compositions import gemm, prefix_sum
-from uops.spec.dtypes import DTYPES
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DTYPES
+from uops.spec.rows.compositions import gemm, prefix_sum
 
 Fn = Callable[..., Any]
 AXES: tuple[tuple[tuple[int, ...], Any], ...] = (

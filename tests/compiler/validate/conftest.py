@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 
 
 @pytest.fixture(scope="module")

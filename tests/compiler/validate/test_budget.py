@@ -8,6 +8,7 @@ import pytest
 from uops import Tensor
 from uops.backends.registry import get
 from uops.compiler import Config, lower
+from uops.compiler.pipeline import record_lowering
 from uops.compiler.tensor.realize import capture
 from uops.compiler.validate import By, Invalid, Kind, budget
 from uops.compiler.validate import terms as T
@@ -15,16 +16,16 @@ from uops.compiler.validate.budget import BUDGET, BudgetUnit, Spent, limit_cost,
 from uops.compiler.validate.decide import by_points, by_solver, by_sums, exact, query
 from uops.compiler.validate.digits import decoded
 from uops.compiler.validate.kernel import kernel, wraps
-from uops.compiler.validate.launch import recorded, validate
+from uops.compiler.validate.launch import validate
 from uops.compiler.validate.model import Claim
 from uops.compiler.validate.sites import Site
 from uops.compiler.validate.terms import App, Cond, Lin, Var
 from uops.compiler.validate.writes import is_same
-from uops.fuzz.examine import Bench, Setup
-from uops.fuzz.kinds import Sample
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
+from uops.fuzz.campaign.examine import Bench, Setup
+from uops.fuzz.generate.kinds import Sample
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
 
 CHECKED = Config(validate=True, reuse=False)
 X = Var("r0", 0, 6)
@@ -134,7 +135,7 @@ def columns() -> UOp:
 
 @pytest.mark.parametrize("cost", [BudgetUnit.TERMS, BudgetUnit.STEPS])
 def test_a_kernel_whose_budget_is_spent_is_not_decided(monkeypatch, worker, cost):
-    passed, _, _ = recorded(columns(), get("llvm").target, Config(reuse=False))
+    passed, _, _ = record_lowering(columns(), get("llvm").target, Config(reuse=False))
     bodies = [passed[name].src[0].src[0] for name in ("join", "linearize")]
     whole = kernel(*bodies, worker)
     assert all(v.proved for v in whole) and By.SOLVER in {v.by for v in whole}
@@ -171,7 +172,7 @@ def test_steps_for_what_memory_holds_are_of_a_budget_of_their_own(monkeypatch):
     graph, target = gathers(3, columns=12), get("llvm").target
 
     def means() -> set[By | None]:
-        passed, steps, log = recorded(graph, target, Config(reuse=False))
+        passed, steps, log = record_lowering(graph, target, Config(reuse=False))
         monkeypatch.setattr("uops.compiler.validate.launch._PROCESS.known", {})
         report = validate(passed, steps, log)
         assert all(v.proved for v in report.verdicts)

@@ -12,12 +12,12 @@ from click.testing import CliRunner
 from uops.backends.registry import get
 from uops.cli import main
 from uops.compiler.validate import certificate as C
-from uops.spec import build as b
-from uops.spec import dtypes as dt
 from uops.spec.errors import UopsError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
-from uops.spec.text import parse, parse_file, show
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse, parse_file, show
 
 PROGRAMS = Path(__file__).parents[3] / "examples" / "programs"
 #: A text that is altered alone, or those that hold the same bodies together.

@@ -8,6 +8,7 @@ import pytest
 
 from uops.backends.registry import get
 from uops.compiler.config import Config
+from uops.compiler.pipeline import record_lowering
 from uops.compiler.tensor import Tensor
 from uops.compiler.tensor.realize import capture
 from uops.compiler.validate import Kind
@@ -15,7 +16,6 @@ from uops.compiler.validate import terms as T
 from uops.compiler.validate.certificate import kernel_claims
 from uops.compiler.validate.decide import by_solver, grid
 from uops.compiler.validate.digits import quotient
-from uops.compiler.validate.launch import recorded
 from uops.compiler.validate.reader import read
 from uops.compiler.validate.sites import Body
 from uops.compiler.validate.terms import App, Lin, Var
@@ -44,7 +44,7 @@ def attention() -> tuple[Body, Body]:
     """The joined kernel of attention, before and after: tiles of six rows, of which the last of every 128 has two."""
     q, k, v = (Tensor.from_numpy(np.zeros((8, 512, 64), np.float32)) for _ in range(3))
     graph = capture(q.scaled_dot_product_attention(k, v)).graph
-    passed, *_ = recorded(graph, get("llvm").target, Config(reuse=False))
+    passed, *_ = record_lowering(graph, get("llvm").target, Config(reuse=False))
     (before,), (after,) = passed["join"].src, passed["linearize"].src
     return read(before.src[0]), read(after.src[0])
 

@@ -1,12 +1,12 @@
 """Plans of a launch in which values share bytes, leave their arena, or are passed twice: each is refuted."""
 
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.validate.decide import decide
 from uops.compiler.validate.model import Kind
 from uops.compiler.validate.plan import plan
-from uops.fuzz.replay_kernel import replay_launch
-from uops.spec.node import UOp
-from uops.spec.text import parse
+from uops.fuzz.bisect.replay_kernel import replay_launch
+from uops.spec.ir.node import UOp
+from uops.spec.ir.text import parse
 
 LAUNCH = """
 %0 = param (8), slot=0 : f32

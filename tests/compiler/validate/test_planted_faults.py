@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.validate.kernel import kernel
 from uops.compiler.validate.model import By, Kind
 from uops.compiler.validate.reader import read
 from uops.compiler.validate.writes import box
-from uops.fuzz.replay_kernel import replay_kernel
-from uops.spec.node import UOp
-from uops.spec.text import parse
+from uops.fuzz.bisect.replay_kernel import replay_kernel
+from uops.spec.ir.node import UOp
+from uops.spec.ir.text import parse
 
 COPY = """
 %0 = param ({n}), slot=0 : f32

@@ -2,12 +2,12 @@
 
 import pytest
 
-from uops.compiler.prove.solver import Worker
+from uops.compiler.prove.solver.solver import Worker
 from uops.compiler.validate.kernel import kernel
 from uops.compiler.validate.model import Kind
-from uops.fuzz.replay_kernel import replay_kernel
-from uops.spec.node import UOp
-from uops.spec.text import parse
+from uops.fuzz.bisect.replay_kernel import replay_kernel
+from uops.spec.ir.node import UOp
+from uops.spec.ir.text import parse
 
 
 def refuted(before: UOp, changed: UOp, worker: Worker):

@@ -7,12 +7,12 @@ from uops.compiler.validate import terms as T
 from uops.compiler.validate.reader import _RULES, _Reader, read
 from uops.compiler.validate.terms import App, Lin, Var
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
-from uops.spec.text import parse
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse
 
 NUMBERS = np.arange(-4, 5)
 UNARY = (Op.NEG, Op.TRUNC)

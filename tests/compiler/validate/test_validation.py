@@ -12,26 +12,26 @@ import uops
 from uops.backends.registry import get
 from uops.compiler import Config, compile, lower
 from uops.compiler.log import Log
-from uops.compiler.passes.plan import plan
-from uops.compiler.prove.solver import NoSolver, Worker
-from uops.compiler.rewrite import Step
-from uops.compiler.rules import VALUES
+from uops.compiler.passes.memory_plan import plan
+from uops.compiler.pipeline import record_lowering
+from uops.compiler.prove.solver.solver import NoSolver, Worker
+from uops.compiler.rewrite.rule import Step
+from uops.compiler.rewrite.rules import VALUES
 from uops.compiler.validate import By, Invalid, Kind, launch, taken, validate
 from uops.compiler.validate import terms as T
 from uops.compiler.validate.decide import by_points, by_solver, by_sums
 from uops.compiler.validate.kernel import kernel
-from uops.compiler.validate.launch import recorded
 from uops.compiler.validate.model import Claim
 from uops.compiler.validate.terms import App, Cond, Lin, Var
 from uops.compiler.validate.values import COVERED, arranged, replay
-from uops.fuzz.kinds import sample
-from uops.fuzz.stages import KEEPS
+from uops.fuzz.generate.kinds import sample
+from uops.fuzz.oracles.stages import KEEPS
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
 from uops.spec.errors import Unsupported
 from uops.spec.extras import how_to_install
-from uops.spec.text import parse, show
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.text import parse, show
 
 CHECKED = Config(validate=True, reuse=False)
 
@@ -99,14 +99,14 @@ def test_a_plan_that_is_not_validated_is_an_error(monkeypatch):
 
 
 def test_other_instructions_for_a_body_that_was_validated_are_validated_anew():
-    passed, steps, log = recorded(b.neg(b.param(0, (5, 3), dt.float16)), get("c").target, NEVER)
+    passed, steps, log = record_lowering(b.neg(b.param(0, (5, 3), dt.float16)), get("c").target, NEVER)
     assert not validate(passed, steps, log).kernels[0].bad
     passed["linearize"] = parse(show(passed["linearize"]).replace("range 5,", "range 4,"))
     assert Kind.COVER in {v.kind for v in validate(passed, steps, log).kernels[0].bad}
 
 
 def test_a_launch_of_which_a_pass_changes_an_argument_or_a_kernel_is_refused():
-    passed, steps, log = recorded(b.sub(b.param(0, (4,), dt.float32), b.param(1, (4,), dt.float32)), get("c").target, NEVER)
+    passed, steps, log = record_lowering(b.sub(b.param(0, (4,), dt.float32), b.param(1, (4,), dt.float32)), get("c").target, NEVER)
     (call,) = passed["linearize"].src
     body, out, x, y = call.src
     swapped = passed["linearize"].replace(src=(call.replace(src=(body, out, y, x)),))
@@ -123,7 +123,7 @@ def test_a_launch_of_which_a_pass_changes_an_argument_or_a_kernel_is_refused():
 def test_a_result_that_shares_memory_of_the_launch_is_refused():
     memory = b.buffer(4, dt.float32, unique=1)
     graph = b.after(memory, b.store(memory, b.add(b.contiguous(b.neg(b.param(0, (4,), dt.float32))), 1)))
-    passed, steps, log = recorded(graph, get("c").target, NEVER)
+    passed, steps, log = record_lowering(graph, get("c").target, NEVER)
     validate(passed, steps, log).require()
     passed["plan"] = plan(passed["linearize"], external=())
     bad = [v.place for v in validate(passed, steps, log).plan if not v.proved]
@@ -162,7 +162,7 @@ def test_every_pass_that_replays_nothing_names_its_check():
 
 
 def test_a_pass_that_changes_nothing_is_proved_and_one_that_does_says_what_covers_it():
-    (found,) = validate(*recorded(product(), get("c").target, CHECKED)).kernels
+    (found,) = validate(*record_lowering(product(), get("c").target, CHECKED)).kernels
     passes = {v.place: v for v in found.verdicts if v.kind is Kind.VALUE}
     assert list(passes) == list(launch.PASSES)
     assert passes["decompose"].by is By.STRUCTURE and passes["accumulate"].by is By.INTERPRETER

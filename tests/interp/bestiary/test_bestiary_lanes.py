@@ -7,18 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz.bestiary import at, load, node, store
+from uops.fuzz.generate.bestiary import at, load, node, store
 from uops.interp.bestiary import run
 from uops.interp.bestiary.lanes import Coordinates, order, warps
 from uops.interp.bestiary.machine import GROUP_NAMES
-from uops.interp.kernel import structure
-from uops.spec import args as A
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
+from uops.interp.kernel.structure import blocks
 from uops.spec.errors import Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.wmma import DESCRIPTORS, Descriptor
 
 SMALL = [d for d in DESCRIPTORS if d.threads == 32 and d.dims == (8, 8, 4)] + [d for d in DESCRIPTORS if d.name.startswith("simd")][
@@ -98,7 +98,7 @@ def test_warp_loops_vary_fastest_then_the_innermost_of_the_others() -> None:
 
 
 def test_names_of_workgroups_are_those_of_the_kernel_interpreter() -> None:
-    assert set(GROUP_NAMES) == set(structure.GROUP_NAMES)
+    assert set(GROUP_NAMES) == set(blocks.GROUP_NAMES)
 
 
 def test_schedules_are_orders_and_differ() -> None:

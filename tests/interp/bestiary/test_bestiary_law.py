@@ -10,18 +10,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from uops.fuzz.bestiary import FAMILIES, case, disagreement, generate
-from uops.fuzz.strategies import HypothesisDraw
+from uops.fuzz.generate.bestiary import FAMILIES, case, disagreement, generate
+from uops.fuzz.generate.strategies import HypothesisDraw
 from uops.interp.bestiary import is_bestiary, run
 from uops.interp.bestiary.actions import ACTIONS
 from uops.interp.bestiary.frame import Cell
-from uops.spec.dialects import Dialect
 from uops.spec.errors import UopsError
-from uops.spec.node import toposort
-from uops.spec.ops import Family, Op
-from uops.spec.rows import ROWS
-from uops.spec.text import parse, show
-from uops.spec.verify import verify
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import Family, Op
+from uops.spec.ir.text import parse, show
+from uops.spec.rows.rows import ROWS
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 
 SEEDS = range(20)
 BESTIARY = {op for op, row in ROWS.items() if row.family is Family.BESTIARY}

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.fuzz.bestiary import at, load, node, store
+from uops.fuzz.generate.bestiary import at, load, node, store
 from uops.interp.bestiary import run
-from uops.spec import args as A
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.dtypes import DType
 from uops.spec.errors import SpecError, Trap, Unsound
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import args as A
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 i32 = dt.int32
 LOCAL = AxisType.LOCAL

@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from uops.fuzz.bestiary import at, load, node, store
-from uops.fuzz.corpus import load as load_file
+from uops.fuzz.generate.bestiary import at, load, node, store
+from uops.fuzz.reduce.corpus import load as load_file
 from uops.interp.bestiary import is_bestiary, run
 from uops.interp.opaque import register
-from uops.spec import args as A
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
-from uops.spec.dialects import BESTIARY_OPS, Dialect
-from uops.spec.dtypes import DType
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import ALU, COMPARE, MARKERS, SHIFT, TERNARY, UNARY, Op
-from uops.spec.verify import verify
+from uops.spec.ir import args as A
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import ALU, COMPARE, MARKERS, SHIFT, TERNARY, UNARY, Op
+from uops.spec.verify.dialects import BESTIARY_OPS, Dialect
+from uops.spec.verify.verifier import verify
 
 f32, i32, u8 = dt.float32, dt.int32, dt.uint8
 PAIR = ("D0", "D1")

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from uops.fuzz.corpus import load, wrong
+from uops.fuzz.reduce.corpus import load, wrong
 from uops.interp.bestiary import run
-from uops.spec import dtypes as dt
 from uops.spec.bestiary.legalize import legalize
-from uops.spec.dialects import Dialect
 from uops.spec.errors import Trap
-from uops.spec.verify import verify
+from uops.spec.ir import dtypes as dt
+from uops.spec.verify.dialects import Dialect
+from uops.spec.verify.verifier import verify
 from uops.spec.wmma import Accumulator, Basis, Descriptor, Source, Status, affine, register
 
 FILES = sorted((Path(__file__).parents[2] / "examples" / "bestiary").glob("*.uops"))

@@ -10,7 +10,7 @@ import pytest
 
 from uops.interp import run
 from uops.spec.errors import Trap
-from uops.spec.node import UOp
+from uops.spec.ir.node import UOp
 from uops.spec.result import Result
 
 Agree = Callable[..., Result]

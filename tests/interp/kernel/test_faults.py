@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
 from uops.spec.errors import Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 I32 = dt.int32

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from uops.interp import evaluate, executed, opaque, run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, CustomArg, InsArg, NameArg, ReduceArg, SpecialArg
-from uops.spec.axes import AxisType
 from uops.spec.errors import SpecError, Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, CustomArg, InsArg, NameArg, ReduceArg, SpecialArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 I32, F32 = dt.int32, dt.float32
@@ -521,7 +521,7 @@ def test_a_tensor_graph_loads_nothing_of_kernels() -> None:
     lines = (
         "import sys",
         "from uops.interp import run",
-        "from uops.spec import build as b, dtypes as dt",
+        "from uops.spec.ir import build as b, dtypes as dt",
         "import numpy",
         "run(b.reduce(b.load(b.buffer(4, dt.int32, unique=1)), b.add(1, 2).op, (0,)), {'b1': numpy.zeros(4, 'int32')})",
         "print([m for m in sys.modules if m.startswith(('uops.interp.kernel', 'uops.interp.bestiary'))])",

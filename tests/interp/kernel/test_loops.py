@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, ReduceArg, SourceArg
-from uops.spec.axes import AxisType
 from uops.spec.errors import SpecError, Unsound, Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, ReduceArg, SourceArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 I32, F32 = dt.int32, dt.float32
@@ -291,7 +291,7 @@ def test_programs_run_their_list(agree: Agree) -> None:
 
 
 def test_every_value_is_checked_against_what_the_specification_derives(monkeypatch: pytest.MonkeyPatch) -> None:
-    from uops.interp.elementwise import KERNELS
+    from uops.interp.ops.elementwise import KERNELS
 
     i = b.range_(4, 1)
     root = kernel(b.end(b.store(b.at(p(0, 4), i), b.cast(b.add(i, 1), I32)), i))

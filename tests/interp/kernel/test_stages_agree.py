@@ -13,18 +13,18 @@ import pytest
 
 from uops.backends import registry
 from uops.compiler.config import Config
-from uops.compiler.passes.callify import outputs
+from uops.compiler.passes.callify.callify import outputs
 from uops.compiler.pipeline import stages
-from uops.fuzz.generate import case
+from uops.fuzz.generate.graphs import case
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace
-from uops.spec.axes import AxisType
 from uops.spec.errors import CompileError, Trap
-from uops.spec.node import UOp, substitute, toposort
-from uops.spec.ops import Op
-from uops.spec.text import parse_file, show
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp, substitute, toposort
+from uops.spec.ir.ops import Op
+from uops.spec.ir.text import parse_file, show
 
 FILES = Path(__file__).parents[3] / "examples" / "programs"
 FRESH = Config(verify=False, reuse=False)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from uops.interp.kernel.launch import launched
-from uops.interp.kernel.shuffle import shuffled
-from uops.interp.kernel.structure import Block, Kernel, Loop, structure
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, SpecialArg
-from uops.spec.axes import AxisType
+from uops.interp.kernel.structure.blocks import Block, Kernel, Loop, structure
+from uops.interp.kernel.structure.launch import launched
+from uops.interp.kernel.structure.shuffle import shuffled
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, SpecialArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 P0, P1 = b.param(0, (64,), dt.int32), b.param(1, (64,), dt.int32)
 

@@ -12,24 +12,24 @@ import pytest
 from uops.backends.llvm.binding import Tier
 from uops.backends.llvm.target import LlvmTarget
 from uops.compiler.pipeline import stages
-from uops.fuzz.draw import SeededDraw
-from uops.fuzz.generate import generate
-from uops.fuzz.producers import FEATURES
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.graphs import generate
+from uops.fuzz.generate.producers import FEATURES
 from uops.interp import run
-from uops.interp.elementwise import KERNELS
-from uops.interp.kernel import vector, vector_limits
-from uops.interp.kernel.memory import space
+from uops.interp.kernel.lane_machine.memory import space
 from uops.interp.kernel.run import run_kernel
-from uops.interp.kernel.structure import structure
-from uops.interp.kernel.vector_affine import RULES, Affine, fits
-from uops.interp.storage import Array
-from uops.spec import build as b
-from uops.spec import compositions as c
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, SpecialArg
-from uops.spec.axes import AxisType
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.interp.kernel.structure.blocks import structure
+from uops.interp.kernel.vector_machine import evaluate, limits
+from uops.interp.kernel.vector_machine.affine import RULES, Affine, fits
+from uops.interp.ops.elementwise import KERNELS
+from uops.interp.tensor.storage import Array
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, SpecialArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.rows import compositions as c
 
 I32, F32 = dt.int32, dt.float32
 TARGET = LlvmTarget(Tier.FAST)
@@ -79,14 +79,14 @@ def given_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Why kernels were left to the per-lane machine."""
     reasons: list[str] = []
 
-    def attempt(*arguments: Any) -> vector.Attempt | None:
+    def attempt(*arguments: Any) -> evaluate.Attempt | None:
         try:
-            return vector.evaluated(*arguments)
-        except vector._FAULTS as e:
+            return evaluate.evaluated(*arguments)
+        except evaluate.FAULTS as e:
             reasons.append(f"{type(e).__name__}: {e}")
             return None
 
-    monkeypatch.setattr(vector, "attempt", attempt)
+    monkeypatch.setattr(evaluate, "attempt", attempt)
     return reasons
 
 
@@ -175,7 +175,7 @@ def both() -> Kernels:
     def check(root: UOp, *contents: Any) -> tuple[Array, ...]:
         kernel = structure(root, lambda u: u.op is Op.PARAM)
         ours, wanted = ([space(f"p{k}", np.array(a)) for k, a in enumerate(contents)] for _ in range(2))
-        found = vector.evaluated(kernel, {u: ours[u.arg.slot] for u in kernel.leaves})
+        found = evaluate.evaluated(kernel, {u: ours[u.arg.slot] for u in kernel.leaves})
         assert all(np.array_equal(s.data, a) for s, a in zip(ours, contents, strict=True)), "nothing changes before the commit"
         found.commit()
         run_kernel(kernel, {u: wanted[u.arg.slot] for u in kernel.leaves}, lanes=True)
@@ -265,7 +265,7 @@ def test_registers_are_private_to_a_loop_that_passes_nothing_on(both: Kernels) -
     put = b.store(b.at(b.after(register(), i), b.index(0)), b.load(b.at(ints(0, 6), i)))
     held = b.load(b.at(b.after(register(), put), b.index(0)))
     root = b.sink(b.end(b.store(b.at(ints(1, 6), i), b.mul(held, held)), i), name="k")
-    assert vector._planned(root, kernel_of(root).leaves, vector.Level.EAGER).plan.sequential == frozenset()
+    assert evaluate._planned(root, kernel_of(root).leaves, evaluate.Level.EAGER).plan.sequential == frozenset()
     assert both(root, numbers(6), zeros(6))[1].tolist() == [1, 4, 9, 16, 25, 36]
 
 
@@ -283,7 +283,7 @@ def test_a_permutation_that_is_loaded_decides_where_lanes_write(both: Kernels) -
     assert both(root, np.array([3, 1, 4, 0, 2], np.int32), zeros(5))[1].tolist() == [3, 1, 4, 0, 2]
     kernel = kernel_of(root)
     twice = {u: space(f"p{u.arg.slot}", np.array([3, 1, 3, 0, 2], np.int32)) for u in kernel.leaves}
-    assert vector.attempt(kernel, twice) is None
+    assert evaluate.attempt(kernel, twice) is None
 
 
 def test_vectors_are_own_axes_beside_those_of_loops(both: Kernels) -> None:
@@ -301,7 +301,7 @@ def test_a_reduce_over_ranges_is_the_value_of_its_kernel() -> None:
     r = b.range_(7, 0, AxisType.REDUCE)
     root = UOp(Op.REDUCE, (b.load(b.at(ints(0, 7), r)), r), b.reduce(ints(0, 7), Op.MAX, (0,)).arg.__class__(Op.MAX))
     kernel = kernel_of(root)
-    found = vector.attempt(kernel, {u: space("p0", numbers(7)) for u in kernel.leaves})
+    found = evaluate.attempt(kernel, {u: space("p0", numbers(7)) for u in kernel.leaves})
     assert found is not None
     assert found.value is not None
     assert found.value.shape == ()
@@ -320,15 +320,15 @@ def test_there_is_no_outcome_of_an_access_out_of_bounds_or_to_what_was_never_wri
     for bound, ready, fine in ((4, None, True), (5, None, False), (4, np.array([True, True, False, True]), False)):
         kernel = kernel_of(copied(4, bound))
         spaces = {u: space("p", numbers(4), ready if u.arg.slot == 0 else None) for u in kernel.leaves}
-        assert (vector.attempt(kernel, spaces) is not None) is fine
+        assert (evaluate.attempt(kernel, spaces) is not None) is fine
 
 
 def test_there_is_no_outcome_where_arguments_share_memory() -> None:
     kernel, whole = kernel_of(copied(4, 4)), numbers(6)
     parts = {u: space("p", whole[u.arg.slot :][:4]) for u in kernel.leaves}
-    assert vector.attempt(kernel, parts) is None
+    assert evaluate.attempt(kernel, parts) is None
     one = space("p", numbers(4))
-    assert vector.attempt(kernel, dict.fromkeys(kernel.leaves, one)) is None
+    assert evaluate.attempt(kernel, dict.fromkeys(kernel.leaves, one)) is None
 
 
 def test_there_is_no_outcome_where_a_bool_byte_is_no_bool() -> None:
@@ -337,17 +337,17 @@ def test_there_is_no_outcome_where_a_bool_byte_is_no_bool() -> None:
     kernel = kernel_of(root)
     for byte, fine in ((1, True), (2, False)):
         data = (np.array([0, byte], np.uint8).view(bool), zeros(2))
-        assert (vector.attempt(kernel, {u: space("p", data[u.arg.slot]) for u in kernel.leaves}) is not None) is fine
+        assert (evaluate.attempt(kernel, {u: space("p", data[u.arg.slot]) for u in kernel.leaves}) is not None) is fine
 
 
 def test_there_is_no_outcome_beyond_the_largest_array(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sum of products that is a matrix product needs no array of all products."""
-    monkeypatch.setattr(vector_limits, "LARGEST", 500)
+    monkeypatch.setattr(limits, "LARGEST", 500)
     graph, inputs = c.gemm(p(0, 10, 10), p(1, 10, 10)), {"p0": eighths(10, 10), "p1": eighths(10, 10)}
     (call,) = stages(graph, TARGET)["rangeify"].src
     kernel = kernel_of(call.src[0])
     contents = [np.zeros(100, np.float32), *(v.ravel() for v in inputs.values())]
-    found = vector.evaluated(kernel, {u: space("p", contents[u.arg.slot]) for u in kernel.leaves})
+    found = evaluate.evaluated(kernel, {u: space("p", contents[u.arg.slot]) for u in kernel.leaves})
     found.commit()
     assert np.array_equal(contents[0].reshape(10, 10), inputs["p0"] @ inputs["p1"])
     i, j = b.range_(30, 0), b.range_(30, 1)
@@ -355,7 +355,7 @@ def test_there_is_no_outcome_beyond_the_largest_array(monkeypatch: pytest.Monkey
     put = b.store(b.at(ints(0, 900), b.add(b.mul(i, 30), j)), product)
     kernel = kernel_of(b.sink(b.end(b.end(put, j), i), name="k"))
     spaces = {u: space("p", zeros(u.shape[0])) for u in kernel.leaves}
-    assert vector.attempt(kernel, spaces) is None
+    assert evaluate.attempt(kernel, spaces) is None
 
 
 def test_what_is_derived_is_asserted_of_every_element() -> None:
@@ -365,5 +365,5 @@ def test_what_is_derived_is_asserted_of_every_element() -> None:
     kernel = kernel_of(b.sink(b.end(b.store(b.at(ints(1, 4), i), value), i), name="k"))
     for data, check, fine in ((range(4), True, True), ((0, 1, 2, 4), True, False), ((0, 1, 2, 4), False, True)):
         contents = np.array(data, np.int32), zeros(4)
-        found = vector.attempt(kernel, {u: space("p", contents[u.arg.slot]) for u in kernel.leaves}, check)
+        found = evaluate.attempt(kernel, {u: space("p", contents[u.arg.slot]) for u in kernel.leaves}, check)
         assert (found is not None) is fine

@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from uops.interp.kernel import vector
-from uops.interp.kernel.memory import Space, space
+from uops.interp.kernel.lane_machine.memory import Space, space
 from uops.interp.kernel.run import run_kernel
-from uops.interp.kernel.structure import Block, Kernel, Loop, structure
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, ReduceArg, SpecialArg
-from uops.spec.axes import AxisType
+from uops.interp.kernel.structure.blocks import Block, Kernel, Loop, structure
+from uops.interp.kernel.vector_machine import evaluate
 from uops.spec.errors import SpecError, Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, ReduceArg, SpecialArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 I32 = dt.int32
 SIZE = 48
@@ -211,7 +211,7 @@ def same(x: Space, y: Space) -> bool:
 def compared(kernel: Kernel, seed: int) -> str:
     """What came of it: `fault` or `gave up`, of the definition or of the vectorised machine, `agreed`; anything else is wrong."""
     wanted, got = operands(kernel, seed), operands(kernel, seed)
-    found = vector.attempt(kernel, got)
+    found = evaluate.attempt(kernel, got)
     try:
         run_kernel(kernel, wanted, lanes=True)
     except (Trap, SpecError) as e:

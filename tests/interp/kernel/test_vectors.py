@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.axes import AxisType
 from uops.spec.errors import SpecError, Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 I32 = dt.int32
@@ -176,7 +176,7 @@ def test_a_store_of_another_shape_is_refused() -> None:
 
 @pytest.mark.parametrize("d", list(dt.STORABLE))
 def test_every_storable_dtype_is_loaded_and_stored(d: dt.DType, agree: Agree) -> None:
-    from uops.interp.storage import NUMPY
+    from uops.interp.tensor.storage import NUMPY
 
     values = np.array([0, 1, 1, 0], np.uint8).astype(NUMPY[d])
     i = b.range_(4, 1)

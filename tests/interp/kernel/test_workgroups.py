@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.args import AddrSpace, SpecialArg, WmmaArg
-from uops.spec.axes import AxisType
 from uops.spec.errors import SpecError, Trap
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.args import AddrSpace, SpecialArg, WmmaArg
+from uops.spec.ir.axes import AxisType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
 
 I32, F32 = dt.int32, dt.float32
@@ -275,7 +275,7 @@ def wmma_inputs(product: UOp) -> dict[str, Any]:
 
 
 def test_the_lanes_of_a_warp_multiply_together(agree: Agree) -> None:
-    from uops.interp.wmma import multiply
+    from uops.interp.ops.wmma import multiply
     from uops.spec.wmma import find
 
     effect, product = wmma()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from uops.interp.scalar import FORMATS, Answer, bits_of
-from uops.interp.scalar.answers import any_nan, anything, bounded, either, hull, near, settled
-from uops.spec.dtypes import float16, float32, fp8e4m3, int8
+from uops.interp.exact import FORMATS, Answer, bits_of
+from uops.interp.exact.answers import any_nan, anything, bounded, either, hull, near, settled
+from uops.spec.ir.dtypes import float16, float32, fp8e4m3, int8
 
 F16 = FORMATS[float16]
 

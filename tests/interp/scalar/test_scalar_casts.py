@@ -6,10 +6,11 @@ import random
 import numpy as np
 import pytest
 
-from uops.interp.scalar import FORMATS, bits_of, evaluate_op, fraction, number, round_to
-from uops.interp.scalar.casts import CASTS, cast
-from uops.interp.scalar.formats import wrap
-from uops.spec.dtypes import (
+from uops.interp.exact import FORMATS, bits_of, evaluate_op, fraction, number, round_to
+from uops.interp.exact.numbers.casts import CASTS, cast
+from uops.interp.exact.numbers.formats import wrap
+from uops.spec.errors import SpecError, Trap
+from uops.spec.ir.dtypes import (
     FLOATS,
     INTS,
     STORABLE,
@@ -29,8 +30,7 @@ from uops.spec.dtypes import (
     uint64,
     void,
 )  # fmt: skip
-from uops.spec.errors import SpecError, Trap
-from uops.spec.ops import Op
+from uops.spec.ir.ops import Op
 
 INF, NAN = math.inf, math.nan
 

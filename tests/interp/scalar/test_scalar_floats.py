@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.interp.scalar import FORMATS, bits_of, canonical, evaluate_op, fraction, number, round_to
-from uops.interp.scalar.formats import dyadic
-from uops.spec.dtypes import FLOATS, bfloat16, bool_, float16, float32, float64, fp8e4m3, fp8e5m2, int8
+from uops.interp.exact import FORMATS, bits_of, canonical, evaluate_op, fraction, number, round_to
+from uops.interp.exact.numbers.formats import dyadic
 from uops.spec.errors import SpecError
-from uops.spec.ops import COMPARE, Op
+from uops.spec.ir.dtypes import FLOATS, bfloat16, bool_, float16, float32, float64, fp8e4m3, fp8e5m2, int8
+from uops.spec.ir.ops import COMPARE, Op
 
 NUMPY = {
     float16: np.float16, float32: np.float32, float64: np.float64,

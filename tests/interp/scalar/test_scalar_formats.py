@@ -10,10 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.interp.scalar import FORMATS, bits_of, fraction, number, round_to
-from uops.interp.scalar.formats import FINITE, dyadic, sticky
-from uops.spec.dtypes import FLOATS, bfloat16, bool_, float16, float32, float64, fp8e4m3, fp8e5m2, index, int8, uint8
+from uops.interp.exact import FORMATS, bits_of, fraction, number, round_to
+from uops.interp.exact.numbers.formats import FINITE, dyadic, sticky
 from uops.spec.errors import SpecError
+from uops.spec.ir.dtypes import FLOATS, bfloat16, bool_, float16, float32, float64, fp8e4m3, fp8e5m2, index, int8, uint8
 
 # fmt: off
 TABLE = [  # dtype, bits, value

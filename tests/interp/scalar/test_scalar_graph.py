@@ -2,12 +2,12 @@
 
 import pytest
 
-from uops.interp.scalar import Bits, bits_of, run
-from uops.spec import build as B
-from uops.spec.dtypes import bool_, float16, float32, index, int8, int32, uint8, uint16
+from uops.interp.exact import Bits, bits_of, run
 from uops.spec.errors import SpecError, Trap, Unsupported
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.spec.ir import build as B
+from uops.spec.ir.dtypes import bool_, float16, float32, index, int8, int32, uint8, uint16
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 
 def one(root, inputs=None, **options):

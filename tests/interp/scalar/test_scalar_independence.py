@@ -5,10 +5,10 @@ import pathlib
 
 import pytest
 
-import uops.interp.scalar as package
+import uops.interp.exact as package
 
 FOLDER = pathlib.Path(package.__file__).parent
-ALLOWED = ("uops.spec.", "uops.interp.scalar")
+ALLOWED = ("uops.spec.", "uops.interp.exact")
 STANDARD = {
     "__future__", "collections.abc", "fractions", "functools", "itertools", "math", "operator", "struct", "typing",
 }  # fmt: skip

@@ -5,12 +5,12 @@ import random
 
 import pytest
 
-from uops.interp.scalar import canonical, evaluate_op
-from uops.interp.scalar.formats import int_value, wrap
-from uops.interp.scalar.threefry import threefry
-from uops.spec.dtypes import INTS, bool_, float32, index, int8, int32, int64, uint8, uint32, uint64
+from uops.interp.exact import canonical, evaluate_op
+from uops.interp.exact.numbers.formats import int_value, wrap
+from uops.interp.exact.numbers.threefry import threefry
 from uops.spec.errors import SpecError, Trap, Unsupported
-from uops.spec.ops import ALU, Op
+from uops.spec.ir.dtypes import INTS, bool_, float32, index, int8, int32, int64, uint8, uint32, uint64
+from uops.spec.ir.ops import ALU, Op
 
 #: Op -> its mathematical value on integers, before wrapping; written apart from the table under test.
 MATHS = {
@@ -206,7 +206,7 @@ def test_r22_threefry_is_for_uint64_only():
 
 
 def test_every_alu_op_has_a_meaning_and_no_other():
-    from uops.interp.scalar import MEANING
+    from uops.interp.exact import MEANING
 
     assert set(MEANING) == ALU
     with pytest.raises(SpecError, match="not elementwise"):

@@ -6,11 +6,11 @@ from functools import cache
 
 import pytest
 
-from uops.interp.scalar import FORMATS, bits_of, canonical, dot, fraction, number, reduce_elements, round_to
-from uops.interp.scalar.casts import cast
-from uops.spec.dtypes import FLOATS, bfloat16, bool_, float16, float32, float64, fp8e4m3, fp8e5m2, index, int8, uint8
+from uops.interp.exact import FORMATS, bits_of, canonical, dot, fraction, number, reduce_elements, round_to
+from uops.interp.exact.numbers.casts import cast
 from uops.spec.errors import SpecError
-from uops.spec.ops import Op
+from uops.spec.ir.dtypes import FLOATS, bfloat16, bool_, float16, float32, float64, fp8e4m3, fp8e5m2, index, int8, uint8
+from uops.spec.ir.ops import Op
 
 INF, NAN = math.inf, math.nan
 

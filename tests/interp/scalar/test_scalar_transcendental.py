@@ -8,12 +8,12 @@ from fractions import Fraction
 import mpmath
 import pytest
 
-from uops.interp.scalar import FORMATS, bits_of, canonical, evaluate_op, fraction, number, round_to
-from uops.interp.scalar.constants import ln2, pi
-from uops.interp.scalar.formats import dyadic
-from uops.interp.scalar.transcendental import exp2_enclosure, log2_enclosure, sin_enclosure
-from uops.spec.dtypes import FLOATS, bfloat16, float16, float32, float64, fp8e4m3, fp8e5m2
-from uops.spec.ops import Op
+from uops.interp.exact import FORMATS, bits_of, canonical, evaluate_op, fraction, number, round_to
+from uops.interp.exact.numbers.constants import ln2, pi
+from uops.interp.exact.numbers.formats import dyadic
+from uops.interp.exact.numbers.transcendental import exp2_enclosure, log2_enclosure, sin_enclosure
+from uops.spec.ir.dtypes import FLOATS, bfloat16, float16, float32, float64, fp8e4m3, fp8e5m2
+from uops.spec.ir.ops import Op
 
 INF, NAN = math.inf, math.nan
 WIDE = (float32, float64)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from uops.interp.sets.layout import LAYOUT, Array, Layout, keys, ulp, unkeys
-from uops.interp.sets.result import AllowedSet
-from uops.interp.sets.value import NAN, NINF, NZERO, PINF, PZERO, Loose, Value, from_points
-from uops.spec.dtypes import DType
+from uops.interp.allowed.layout import LAYOUT, Array, Layout, keys, ulp, unkeys
+from uops.interp.allowed.result import AllowedSet
+from uops.interp.allowed.value import NAN, NINF, NZERO, PINF, PZERO, Loose, Value, from_points
+from uops.spec.ir.dtypes import DType
 
 _FLAGS = ((NAN, np.nan), (PINF, np.inf), (NINF, -np.inf), (PZERO, 0.0), (NZERO, -0.0))
 

@@ -8,18 +8,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uops.interp.elementwise import KERNELS
-from uops.interp.rounding import CASTS
-from uops.interp.sets import branch
-from uops.interp.sets.arithmetic import RULES
-from uops.interp.sets.layout import LAYOUT
-from uops.interp.sets.power import _fixed as pow_fixed
-from uops.interp.sets.result import AllowedSet
-from uops.interp.sets.rules import apply, convert, negated, unite
-from uops.interp.sets.transcend import EXACT
-from uops.interp.sets.value import Loose, best_of, from_points
-from uops.spec import dtypes as dt
-from uops.spec.ops import Op
+from uops.interp.allowed.elementwise import branch
+from uops.interp.allowed.elementwise.arithmetic import RULES
+from uops.interp.allowed.elementwise.power import _fixed as pow_fixed
+from uops.interp.allowed.elementwise.transcendental import EXACT
+from uops.interp.allowed.layout import LAYOUT
+from uops.interp.allowed.result import AllowedSet
+from uops.interp.allowed.rules import apply, convert, negated, unite
+from uops.interp.allowed.value import Loose, best_of, from_points
+from uops.interp.ops.elementwise import KERNELS
+from uops.interp.ops.rounding import CASTS
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
 
 ARITY = {Op.NEG: 1, Op.RECIP: 1, Op.SQRT: 1, Op.TRUNC: 1, Op.MULACC: 3}
 ROUNDS = 40

@@ -6,14 +6,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.fuzz.generate import case
-from uops.interp.sets import allowed
-from uops.interp.sets.value import Loose
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.fuzz.generate.graphs import case
+from uops.interp.allowed import allowed
+from uops.interp.allowed.value import Loose
 from uops.spec.errors import Trap
-from uops.spec.node import toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import toposort
+from uops.spec.ir.ops import Op
 
 F = np.float32
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uops.fuzz.draw import SeededDraw
-from uops.fuzz.generate import case, generate
+from uops.fuzz.generate.draw import SeededDraw
+from uops.fuzz.generate.graphs import case, generate
 from uops.interp import run
-from uops.interp.sets import allowed
-from uops.interp.sets.layout import LAYOUT
-from uops.interp.sets.value import ANY, Loose
-from uops.spec import build as b
-from uops.spec import dtypes as dt
+from uops.interp.allowed import allowed
+from uops.interp.allowed.layout import LAYOUT
+from uops.interp.allowed.value import ANY, Loose
 from uops.spec.errors import Trap
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 
 #: Ops whose meaning lies outside one node: memory and scopes have tests of their own.
 SCOPED = {Op.BUFFER, Op.STORE, Op.FUNCTION, Op.CALL, Op.GETTUPLE, Op.TUPLE, Op.AFTER, Op.SINK, Op.GROUP, Op.REPLICATED}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uops.interp.sets.layout import LAYOUT, span, unkeys
-from uops.spec import dtypes as dt
+from uops.interp.allowed.layout import LAYOUT, span, unkeys
+from uops.spec.ir import dtypes as dt
 
 
 @pytest.mark.parametrize("d", dt.FLOATS, ids=str)

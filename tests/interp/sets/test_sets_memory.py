@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from uops.interp.sets import allowed
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.node import UOp
-from uops.spec.ops import Op
+from uops.interp.allowed import allowed
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
 
 X = np.random.default_rng(0).normal(size=8).astype(np.float32)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from uops.interp.sets import allowed
-from uops.interp.sets.layout import LAYOUT, keys, ulp, unkeys
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.ops import Op
+from uops.interp.allowed import allowed
+from uops.interp.allowed.layout import LAYOUT, keys, ulp, unkeys
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
 
 N = 200
 

@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from uops.interp.sets import allowed
-from uops.interp.sets.layout import LAYOUT
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.ops import Op
+from uops.interp.allowed import allowed
+from uops.interp.allowed.layout import LAYOUT
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
 
 WIDE = {dt.float64: np.longdouble, dt.float32: np.float64, dt.float16: np.float32, dt.bfloat16: np.float32}
 NARROW = (dt.float16, dt.bfloat16, dt.float32, dt.float64)
@@ -93,7 +93,7 @@ def test_r32_no_valid_order_of_a_sum_is_flagged(d, kind):
 @pytest.mark.parametrize("d", NARROW, ids=str)
 def test_r32_no_valid_order_of_a_dot_product_is_flagged(d, kind):
     rng, rows = np.random.default_rng(d.bits + 1), 60
-    from uops.interp.elementwise import KERNELS
+    from uops.interp.ops.elementwise import KERNELS
 
     fma = KERNELS[Op.MULACC][d]
     for n in (1, 2, 3, 17, 64):
@@ -223,7 +223,7 @@ def test_r32_empty_gives_the_identity(d, op):
 
 
 def test_r50_a_gather_by_a_mask_is_exact():
-    from uops.spec.compositions import gather
+    from uops.spec.rows.compositions import gather
 
     t, idx = np.random.default_rng(1).normal(size=50).astype(np.float32), np.array([3, 49, 7, 50], np.int32)
     found = allowed(gather(b.param(0, (50,), dt.float32), b.param(1, (4,), dt.int32)), {"p0": t, "p1": idx}).values[0]

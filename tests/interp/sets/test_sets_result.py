@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from uops.interp import run
-from uops.interp.sets import AllowedSet, allowed
-from uops.interp.sets.layout import LAYOUT, keys, unkeys
-from uops.interp.sets.value import ANY, NAN, NINF, PINF, Loose, from_points
-from uops.spec import build as b
-from uops.spec import dtypes as dt
-from uops.spec.ops import Op
+from uops.interp.allowed import AllowedSet, allowed
+from uops.interp.allowed.layout import LAYOUT, keys, unkeys
+from uops.interp.allowed.value import ANY, NAN, NINF, PINF, Loose, from_points
+from uops.spec.ir import build as b
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.ops import Op
 
 F32 = LAYOUT[dt.float32]
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from uops.backends.contract import Backend, Capabilities, Inputs, Missing
-from uops.spec import dtypes as dt
 from uops.spec.errors import Unsupported
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Op
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Op
 from uops.spec.result import Result
-from uops.spec.rows import ROWS as EVERY
+from uops.spec.rows.rows import ROWS as EVERY
 
 Array = Any
 

@@ -13,16 +13,16 @@ from typing import Any
 
 from uops.cli.viewer.chunks import Chunks, NodeLine, pack_lines, pack_links
 from uops.compiler.pipeline import PIPELINE
-from uops.compiler.rewrite import Step
+from uops.compiler.rewrite.rule import Step
 from uops.compiler.trace import Cause, Links, Part, Trace
-from uops.spec.dtypes import void
 from uops.spec.errors import SpecError
-from uops.spec.node import UOp, toposort
-from uops.spec.ops import Family, Op
-from uops.spec.record import dataclass as record
-from uops.spec.rows import ROWS
-from uops.spec.scope import open_ranges
-from uops.spec.text import line, number
+from uops.spec.ir.dtypes import void
+from uops.spec.ir.node import UOp, toposort
+from uops.spec.ir.ops import Family, Op
+from uops.spec.ir.record import dataclass as record
+from uops.spec.ir.scope import open_ranges
+from uops.spec.ir.text import line, number
+from uops.spec.rows.rows import ROWS
 from uops.spec.untrusted import printable
 
 Json = Any

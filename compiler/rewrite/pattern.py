@@ -1,0 +1,266 @@
+"""Patterns: the language in which both sides of a rewrite rule, and its condition, are written.
+
+A pattern is matched against a node, instantiated into a node, printed, and enumerated by whoever checks or proves a rule; it is
+data. Variables and constants combine by Python's operators: `x // c`, `(x + y) % c`, `(x >= 0) & (x < c)`. A Python number in a
+pattern stands for the Const of that value in the dtype of its neighbour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from uops.spec.errors import Crash
+from uops.spec.ir import args as A
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+from uops.spec.ir.record import dataclass
+
+#: What the variables of a pattern stand for: nodes, and for a type variable a dtype.
+Binding = dict[str, "UOp | DType"]
+
+INDEX = (dt.index,)
+MACHINE_INTS = dt.INTS
+ALL_INTS = (*dt.INTS, dt.index)
+BOOL = (dt.bool_,)
+VALUES = (*dt.STORABLE, dt.index)
+
+
+@dataclass(frozen=True, slots=True)
+class TypeVar:
+    """A dtype to be matched, one of `among`."""
+
+    name: str
+    among: tuple[DType, ...] = VALUES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """A variable (`name`), a literal (`value`) or an operation (`op`, `src`; `to` is the dtype of a Cast or Bitcast)."""
+
+    op: Op | None = None
+    src: tuple[Pattern, ...] = ()
+    name: str | None = None
+    constant: bool = False
+    dtypes: tuple[DType, ...] = VALUES
+    value: bool | int | float | None = None
+    to: DType | TypeVar | None = None
+
+    def __add__(self, other: object) -> Pattern:
+        return operation(Op.ADD, self, other)
+
+    def __radd__(self, other: object) -> Pattern:
+        return operation(Op.ADD, other, self)
+
+    def __sub__(self, other: object) -> Pattern:
+        return operation(Op.SUB, self, other)
+
+    def __mul__(self, other: object) -> Pattern:
+        return operation(Op.MUL, self, other)
+
+    def __rmul__(self, other: object) -> Pattern:
+        return operation(Op.MUL, other, self)
+
+    def __floordiv__(self, other: object) -> Pattern:
+        return operation(Op.IDIV, self, other)
+
+    def __mod__(self, other: object) -> Pattern:
+        return operation(Op.MOD, self, other)
+
+    def __neg__(self) -> Pattern:
+        return operation(Op.NEG, self)
+
+    def __lt__(self, other: object) -> Pattern:
+        return operation(Op.CMPLT, self, other)
+
+    def __le__(self, other: object) -> Pattern:
+        return operation(Op.CMPLE, self, other)
+
+    def __gt__(self, other: object) -> Pattern:
+        return operation(Op.CMPGT, self, other)
+
+    def __ge__(self, other: object) -> Pattern:
+        return operation(Op.CMPGE, self, other)
+
+    def __and__(self, other: object) -> Pattern:
+        return operation(Op.AND, self, other)
+
+    def __or__(self, other: object) -> Pattern:
+        return operation(Op.OR, self, other)
+
+    def __xor__(self, other: object) -> Pattern:
+        return operation(Op.XOR, self, other)
+
+    def __lshift__(self, other: object) -> Pattern:
+        return operation(Op.SHL, self, other)
+
+    def __rshift__(self, other: object) -> Pattern:
+        return operation(Op.SHR, self, other)
+
+    def __str__(self) -> str:
+        return spell(self)
+
+
+def operation(op: Op, *operands: object, to: DType | TypeVar | None = None) -> Pattern:
+    """An ALU pattern over patterns and Python numbers."""
+    return Pattern(op, tuple(map(lift, operands)), to=to)
+
+
+def lift(v: object) -> Pattern:
+    if isinstance(v, Pattern):
+        return v
+    if isinstance(v, (bool, int, float)):
+        return Pattern(value=v)
+    raise TypeError(f"{v!r} is no pattern")
+
+
+def var(name: str, dtypes: Iterable[DType] = VALUES) -> Pattern:
+    """Any node of one of `dtypes`; two uses of one name must match the same node."""
+    return Pattern(name=name, dtypes=tuple(dtypes))
+
+
+def cst(name: str, dtypes: Iterable[DType] = VALUES) -> Pattern:
+    """A Const of one of `dtypes`."""
+    return Pattern(name=name, constant=True, dtypes=tuple(dtypes))
+
+
+def where(p: object, a: object, b: object) -> Pattern:
+    return operation(Op.WHERE, p, a, b)
+
+
+def eq(a: object, b: object) -> Pattern:
+    return operation(Op.CMPEQ, a, b)
+
+
+def ne(a: object, b: object) -> Pattern:
+    return operation(Op.CMPNE, a, b)
+
+
+def cast(x: Pattern, to: DType | TypeVar) -> Pattern:
+    return operation(Op.CAST, x, to=to)
+
+
+def bitcast(x: Pattern, to: DType | TypeVar) -> Pattern:
+    return operation(Op.BITCAST, x, to=to)
+
+
+def not_(x: Pattern) -> Pattern:
+    return operation(Op.NOT, x)
+
+
+def maximum(a: object, b: object) -> Pattern:
+    return operation(Op.MAX, a, b)
+
+
+# Matching
+
+
+def match(p: Pattern, u: UOp, found: Binding) -> bool:
+    """Whether `u` has the form of `p`; fills `found`, which is to be thrown away where the answer is no."""
+    if p.op is not None:
+        if u.op is not p.op or len(u.src) != len(p.src) or not _match_type(p, u, found):
+            return False
+        return all(match(q, s, found) for q, s in zip(p.src, u.src))
+    if p.name is None:
+        return u.op is Op.CONST and same_number(u.arg, p.value)
+    if p.constant and u.op is not Op.CONST:
+        return False
+    seen = found.get(p.name)
+    if seen is not None:
+        return seen is u
+    if u.dtype not in p.dtypes:
+        return False
+    found[p.name] = u
+    return True
+
+
+def _match_type(p: Pattern, u: UOp, found: Binding) -> bool:
+    if p.to is None:
+        return True
+    if isinstance(p.to, DType):
+        return u.arg.dtype is p.to
+    seen = found.setdefault(p.to.name, u.arg.dtype)
+    return seen is u.arg.dtype and u.arg.dtype in p.to.among
+
+
+def same_number(arg: A.ConstArg, value: object) -> bool:
+    """By bits for floats (R23); True stands for 1 only where the dtype is bool."""
+    assert isinstance(value, (bool, int, float))
+    if isinstance(value, bool) and arg.dtype is not dt.bool_:
+        return False
+    return arg == A.ConstArg(literal(value, arg.dtype), arg.dtype)
+
+
+def literal(value: bool | int | float, d: DType) -> bool | int | float:
+    return bool(value) if d is dt.bool_ else float(value) if d.is_float else int(value)
+
+
+# Instantiating
+
+
+def instantiate(p: Pattern, found: Mapping[str, UOp | DType], like: DType | None = None) -> UOp:
+    """The node that `p` spells under a binding; `like` is the dtype of a literal at the root."""
+    if p.name is not None:
+        node = found[p.name]
+        assert isinstance(node, UOp)
+        return node
+    if p.op is None:
+        if like is None:
+            raise Crash(f"literal {p.value!r} has no neighbour to take its dtype from")
+        assert p.value is not None
+        return UOp(Op.CONST, (), A.ConstArg(literal(p.value, like), like))
+    built = [None if q.op is None and q.name is None else instantiate(q, found) for q in p.src]
+    sibling = _sibling_dtype(p, built, like)
+    src = tuple(b if b is not None else instantiate(q, found, sibling(k)) for k, (q, b) in enumerate(zip(p.src, built)))
+    return UOp(p.op, src, _arg(p, found))
+
+
+def _sibling_dtype(p: Pattern, built: list[UOp | None], like: DType | None) -> Callable[[int], DType | None]:
+    """The dtype of a literal operand: that of its typed neighbours; a Where's condition is bool and no neighbour."""
+    first = 1 if p.op is Op.WHERE else 0
+    known = next((b.dtype for b in built[first:] if b is not None), like)
+    return lambda k: dt.bool_ if k < first else known
+
+
+def _arg(p: Pattern, found: Mapping[str, UOp | DType]) -> A.CastArg | A.BitcastArg | None:
+    if p.to is None:
+        return None
+    d = found[p.to.name] if isinstance(p.to, TypeVar) else p.to
+    assert isinstance(d, DType)
+    return A.BitcastArg(d) if p.op is Op.BITCAST else A.CastArg(d)
+
+
+# Looking at a pattern
+
+
+def variables(p: Pattern) -> dict[str, Pattern]:
+    """The variables of a pattern by name, in order of first use."""
+    found: dict[str, Pattern] = {}
+    pending = [p]
+    while pending:
+        q = pending.pop()
+        if q.name is not None:
+            found.setdefault(q.name, q)
+        pending.extend(reversed(q.src))
+    return found
+
+
+_SIGN = {
+    Op.ADD: "+", Op.SUB: "-", Op.MUL: "*", Op.IDIV: "//", Op.MOD: "%",
+    Op.AND: "&", Op.OR: "|", Op.XOR: "^", Op.SHL: "<<", Op.SHR: ">>",
+    Op.CMPLT: "<", Op.CMPLE: "<=", Op.CMPGT: ">", Op.CMPGE: ">=", Op.CMPEQ: "==", Op.CMPNE: "!=",
+}  # fmt: skip
+
+
+def spell(p: Pattern) -> str:
+    """A pattern as a person writes it."""
+    if p.name is not None:
+        return p.name
+    if p.op is None:
+        return repr(p.value)
+    parts = [spell(q) for q in p.src]
+    if p.op in _SIGN:
+        return f"({parts[0]} {_SIGN[p.op]} {parts[1]})"
+    to = "" if p.to is None else f", {p.to.name}"
+    return f"{p.op.name.lower()}({', '.join(parts)}{to})"

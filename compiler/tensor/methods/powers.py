@@ -1,0 +1,61 @@
+"""Powers of integers: products that wrap in the dtype of the result, by squaring."""
+
+from __future__ import annotations
+
+from uops.compiler.tensor import storage
+from uops.compiler.tensor.faults import fault
+from uops.spec.ir import build as B
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import UOp
+from uops.spec.ir.ops import Op
+
+
+def integer_power(a: UOp, b: UOp, d: DType) -> UOp:
+    """a ** b in `d`, an integer dtype or bool. Raises SpecValueError for a negative exponent that is known.
+
+    An exponent that is computed may be negative: the result is then the whole part of the exact one, and 0 for 0 ** b (R165).
+    """
+    base, known = B.cast(a, d), storage.value_of(storage.known(b) or b)
+    if b.op is Op.CONST or (known is not None and known.size):
+        least = b.arg.value if known is None else known.min().item()
+        if least < 0:
+            raise fault("pow", None, f"a negative exponent of integers, {least}; cast the base to a float")
+    return whole_power(base, int(b.arg.value)) if b.op is Op.CONST else _power(base, b)
+
+
+def whole_power(base: UOp, n: int) -> UOp:
+    """base ** n for n of at least 0: square, and multiply where a bit of n is set."""
+    result = None
+    while n:
+        if n & 1:
+            result = base if result is None else B.mul(result, base)
+        n >>= 1
+        base = B.mul(base, base) if n else base
+    one = B.const(1, base.dtype)
+    return result if result is not None else B.expand(B.reshape(one, (1,) * len(base.shape)), base.shape) if base.shape else one
+
+
+def _power(base: UOp, exponent: UOp) -> UOp:
+    """The same for bits that are not known: a factor is the square, or 1."""
+    one, e = B.const(1, base.dtype), exponent.dtype
+    if e is dt.bool_:
+        return B.where(exponent, base, one)
+    result, square = None, base
+    for k in range(e.bits - e.is_signed):
+        factor = B.where(B.ne(B.and_(exponent, 1 << k), 0), square, one)
+        result = factor if result is None else B.mul(result, factor)
+        square = B.mul(square, square)
+    assert result is not None
+    return B.where(B.lt(exponent, 0), _inverse(base, exponent), result) if e.is_signed else result
+
+
+def _inverse(base: UOp, exponent: UOp) -> UOp:
+    """The whole part of base ** exponent for an exponent below 0: that of 1 and -1 is not 0."""
+    d = base.dtype
+    one, zero = B.const(1, d), B.const(0, d)
+    found = B.where(B.eq(base, one), one, zero)
+    if not d.is_signed:
+        return found
+    minus = B.const(-1, d)
+    return B.where(B.eq(base, minus), B.where(B.ne(B.and_(exponent, 1), 0), minus, one), found)

@@ -1,0 +1,102 @@
+"""Bits of a dtype as NumPy sees them: the total order of its values, the spacing of its values, storage.
+
+The *key* of a float is an integer that is monotone in the value: ... -1 is -0.0, 0 is +0.0, 1 the least subnormal ... A set's
+interval is an interval of keys, so that -0.0 < +0.0 and an infinity is one step beyond the greatest finite value.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+
+Array = NDArray[Any]
+
+
+class Layout(NamedTuple):
+    """How one dtype is stored and, for a float, where its values lie."""
+
+    dtype: DType
+    np: np.dtype[Any]
+    ints: np.dtype[Any]  # signed integers of the same size
+    shift: int  # bits - 1
+    low: int  # mask of all bits but the sign
+    is_float: bool
+    u: float  # unit roundoff
+    eta: float  # least subnormal
+    emin: int  # exponent of the least normal value, as in 2^emin
+    man: int
+    max: float  # greatest finite value
+    key_max: int
+    ulps: int  # R17: the bound of Exp2, Log2 and Sin
+
+
+_NP: dict[DType, Any] = {
+    dt.bool_: np.bool_,
+    dt.float16: np.float16,
+    dt.float32: np.float32,
+    dt.float64: np.float64,
+    dt.bfloat16: ml_dtypes.bfloat16,
+    dt.fp8e4m3: ml_dtypes.float8_e4m3fn,
+    dt.fp8e5m2: ml_dtypes.float8_e5m2,
+    dt.index: np.int64,
+} | {d: getattr(np, d.name) for d in dt.INTS}
+
+
+def _layout(d: DType) -> Layout:
+    bits = d.bits or 64
+    shape = np.dtype(_NP[d]), np.dtype(f"int{bits}"), bits - 1, (1 << (bits - 1)) - 1
+    if not d.is_float:
+        return Layout(d, *shape, False, 0.0, 0.0, 0, 0, 0.0, 0, 0)
+    emin = 1 - d.bias
+    top = int(np.array(d.max_finite).astype(shape[0]).view(shape[1]))
+    ulps = 2 if d in (dt.float32, dt.float64) else 1
+    return Layout(d, *shape, True, 2.0 ** -(d.man_bits + 1), 2.0 ** (emin - d.man_bits), emin, d.man_bits, d.max_finite, top, ulps)
+
+
+LAYOUT: dict[DType, Layout] = {d: _layout(d) for d in _NP}
+
+
+def keys(f: Layout, x: Array) -> Array:
+    """Total-order key of each value, in the signed integer of the same size."""
+    i = x.view(f.ints)
+    k: Array = i ^ ((i >> f.shift) & f.low)
+    return k
+
+
+def unkeys(f: Layout, k: Array) -> Array:
+    """The value with each key."""
+    i = k.astype(f.ints, copy=False)
+    x: Array = (i ^ ((i >> f.shift) & f.low)).view(f.np)
+    return x
+
+
+def ulp(f: Layout, x: Array) -> Array:
+    """Spacing of the dtype at |x| as float64; 0 at an infinity or NaN."""
+    v = x.astype(np.float64)
+    if f.dtype is dt.float64:
+        s = np.abs(np.spacing(v))
+    else:
+        _, e = np.frexp(v)
+        s = np.ldexp(1.0, np.maximum(e - 1, f.emin) - f.man)
+        s = np.where(v == 0, f.eta, s)
+    return np.where(np.isfinite(v), s, 0.0)
+
+
+def same_bits(f: Layout, a: Array, b: Array) -> Array:
+    """Where a and b are the same value, NaNs one class, -0.0 and 0.0 different."""
+    if not f.is_float:
+        return np.asarray(a == b)
+    same: Array = (a.view(f.ints) == b.view(f.ints)) | ((a != a) & (b != b))
+    return same
+
+
+def span(f: Layout, lo: Array, hi: Array) -> Array:
+    """Number of steps from lo to hi, at least lo, as uint64."""
+    first, last = keys(f, lo).astype(np.int64), keys(f, hi).astype(np.int64)
+    return np.subtract(last, first).view(np.uint64)  # scalars, too, wrap without a warning

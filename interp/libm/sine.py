@@ -1,0 +1,127 @@
+"""Sine of float64 (R17) over the whole range, within 0.51 ulp.
+
+x = k * pi/128 + r with |r| <= pi/256 and r a pair; sin(k pi/128 + r) = S cos r + C sin r with S and C from a table. Up to 2^21
+the multiple of pi/128 is subtracted in five parts; beyond, x * 128/pi mod 256 is computed in 192-bit fixed point from a table that
+holds 2^e * 128/pi mod 256 for every exponent.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from uops.interp.libm.constants import pair, pi, pi_fixed, sine_tables
+from uops.interp.libm.doubles import two_product, two_sum
+from uops.interp.tensor.storage import Array
+
+_NEAR = 2.0**21
+_STEP = pi() / 128
+_STEP_PAIR = pair(_STEP)
+_PER_STEP = float(1 / _STEP)
+_u64 = np.uint64
+
+
+def _parts(x: Fraction) -> tuple[float, ...]:
+    """x as four parts of 26 bits and a last one of 53."""
+    found = []
+    for _ in range(4):
+        unit = Fraction(2) ** (_exponent(x) - 26)
+        part = x // unit * unit
+        found.append(float(part))
+        x -= part
+    return (*found, float(x))
+
+
+def _exponent(x: Fraction) -> int:
+    """The e with 2^(e-1) <= x < 2^e, or one more."""
+    return x.numerator.bit_length() - x.denominator.bit_length() + 1
+
+
+_PARTS = _parts(_STEP)
+
+
+def _reduce_near(x: Array) -> tuple[Any, Any, Any]:
+    """(k, r high, r low); the products k * part are exact, k being below 2^27."""
+    k = np.rint(x * _PER_STEP)
+    h, low = x - k * _PARTS[0], 0.0
+    for part in _PARTS[1:]:
+        h, e = two_sum(h, -k * part)
+        low = low + e
+    h, low = two_sum(h, low)
+    return k.astype(np.int64), h, low
+
+
+_LIMBS = 6  # of 32 bits; 8 bits before the point
+_FRACTION = 32 * _LIMBS - 8
+_LEAST = -32  # exponent of the last bit of the smallest far x, with one to spare
+
+
+@cache
+def _turns() -> Array:
+    """2^e * 128/pi mod 256 in limbs, lowest first, one row per e from _LEAST."""
+    bits = 1300
+    inverse = (128 << 2 * bits) // pi_fixed(bits)
+    rows = []
+    for e in range(_LEAST, 972):
+        shift = bits - _FRACTION - e
+        fixed = (inverse >> shift) % (1 << 32 * _LIMBS)
+        rows.append([(fixed >> (32 * k)) & 0xFFFFFFFF for k in range(_LIMBS)])
+    return np.array(rows, np.uint64)
+
+
+def _reduce_far(x: Array) -> tuple[Any, Any, Any]:
+    """(k, r high, r low) of positive finite x >= 2^21."""
+    pattern = x.view(np.int64)
+    mantissa = ((pattern & ((1 << 52) - 1)) | (1 << 52)).astype(_u64)
+    turns = _turns()[(pattern >> 52) - 1075 - _LEAST]
+    low, high, mask = mantissa & _u64(0xFFFFFFFF), mantissa >> _u64(32), _u64(0xFFFFFFFF)
+    limbs: list[Any] = []
+    carry: Any = _u64(0)
+    for k in range(_LIMBS):
+        a = low * turns[:, k]
+        total = carry + (a & mask)
+        if k >= 1:
+            b = high * turns[:, k - 1]
+            total = total + (low * turns[:, k - 1] >> _u64(32)) + (b & mask)
+        if k >= 2:
+            total = total + (high * turns[:, k - 2] >> _u64(32))
+        limbs.append(total & mask)
+        carry = total >> _u64(32)
+    top = limbs[-1] + _u64(1 << 23)  # half a step more, so that the integer part is the nearest one
+    fraction = (top & _u64(0xFFFFFF)).astype(np.float64) - 2.0**23
+    h, rest = fraction * 2.0**-24, 0.0
+    for k in range(_LIMBS - 2, -1, -1):
+        h, e = two_sum(h, limbs[k].astype(np.float64) * 2.0 ** (32 * k - _FRACTION))
+        rest = rest + e
+    h, rest = two_sum(h, rest)
+    r, r_low = two_product(h, _STEP_PAIR[0])
+    return (top >> _u64(24)).astype(np.int64), r, r_low + (h * _STEP_PAIR[1] + rest * _STEP_PAIR[0])
+
+
+def _combine(k: Any, r: Any, r_low: Any) -> Any:
+    sine, sine_low, cosine, cosine_low = sine_tables()
+    at = k & 255
+    s, c = sine[at], cosine[at]
+    square = r * r
+    p, p_low = two_product(c, r)
+    bend = square * (-1 / 2 + square * (1 / 24 - square * (1 / 720)))
+    tail = r * square * (-1 / 6 + square * (1 / 120 - square * (1 / 5040)))
+    h, e = two_sum(s, p)
+    return h + (e + (p_low + (c * r_low + cosine_low[at] * r) + sine_low[at] + s * bend + c * tail))
+
+
+def sin(x: Array) -> Array:
+    """Odd, so computed for |x|; 0 keeps its sign, infinities and NaN give NaN."""
+    size = np.abs(x)
+    near = size <= _NEAR
+    result = _combine(*_reduce_near(np.where(near, size, 0.0)))
+    far = np.asarray(~near & np.isfinite(x))
+    if np.count_nonzero(far):
+        result = np.asarray(result)
+        result[far] = _combine(*_reduce_far(size[far]))
+    result = np.where(near | far, result, np.nan)
+    out: Array = np.where(x == 0, x, np.copysign(1.0, x) * result)
+    return out

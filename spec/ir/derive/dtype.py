@@ -1,0 +1,86 @@
+"""Rule column *dtype*."""
+
+from __future__ import annotations
+
+from uops.spec.ir import dtypes as dt
+from uops.spec.ir.dtypes import DType
+from uops.spec.ir.node import Rule, UOp
+from uops.spec.ir.ops import ALU, COMPARE, MARKERS, Op
+
+
+def from_arg(u: UOp) -> DType:
+    d: DType = u.arg.dtype
+    return d
+
+
+def of_first(u: UOp) -> DType:
+    return u.src[0].dtype
+
+
+def of_second(u: UOp) -> DType:
+    return u.src[1].dtype
+
+
+def always(d: DType) -> Rule:
+    def rule(u: UOp) -> DType:
+        return d
+
+    rule.__name__ = f"always_{d.name}"
+    return rule
+
+
+def of_stack(u: UOp) -> DType:
+    """The Stack of nothing is the shape () and has dtype index (R40)."""
+    return u.src[0].dtype if u.src else dt.index
+
+
+def of_tuple_element(u: UOp) -> DType:
+    return tuple_element(u).dtype
+
+
+def tuple_element(u: UOp) -> UOp:
+    """The node a GetTuple picks: the element of a Tuple, or of a Function's Tuple body."""
+    packed = u.src[0]
+    if packed.op is Op.FUNCTION:
+        packed = packed.src[0]
+    element: UOp = packed.src[u.arg.index]
+    return element
+
+
+def of_wmma(u: UOp) -> DType:
+    d: DType = u.arg.dtype_out
+    return d
+
+
+_VOID = always(dt.void)
+
+RULES: dict[Op, Rule] = {
+    **dict.fromkeys(ALU, of_first),
+    **dict.fromkeys(COMPARE, always(dt.bool_)),
+    **dict.fromkeys(MARKERS, of_first),
+    **dict.fromkeys(
+        (Op.PARAM, Op.BUFFER, Op.CONST, Op.CAST, Op.BITCAST, Op.SLICE, Op.INS, Op.CUSTOM, Op.CUSTOMI)
+        + (Op.B_BUFFER, Op.B_PARAM, Op.DEFINE_LOCAL, Op.DEFINE_REG, Op.VCONST),
+        from_arg,
+    ),
+    **dict.fromkeys(
+        (Op.PERMUTE, Op.FLIP, Op.RESHAPE, Op.EXPAND, Op.PAD, Op.SHRINK, Op.INDEX, Op.REPLICATED, Op.REDUCE, Op.LOAD, Op.AFTER)
+        + (Op.REDUCE_AXIS, Op.B_REDUCE, Op.ALLREDUCE, Op.BUFFERIZE, Op.B_INDEX, Op.POINTER_INDEX, Op.B_LOAD, Op.B_BARRIER)
+        + (Op.VECTORIZE, Op.GEP, Op.CAT, Op.PTRCAT, Op.UNROLL, Op.CONTRACT, Op.BIND, Op.B_PAD, Op.B_SHRINK, Op.COPY)
+        + (Op.BUFFER_VIEW, Op.MSTACK, Op.MSELECT, Op.MULTI, Op.PRECAST),
+        of_first,
+    ),
+    **dict.fromkeys(
+        (Op.FUNCTION, Op.CALL, Op.TUPLE, Op.STORE, Op.END, Op.GROUP, Op.SINK, Op.LINEAR, Op.BARRIER, Op.IF, Op.ENDIF)
+        + (Op.ATOMICADD, Op.CUSTOM_FUNCTION, Op.PROGRAM, Op.SOURCE, Op.B_STORE, Op.B_PROGRAM, Op.B_IF)
+        + (Op.UNIQUE, Op.LUNIQUE, Op.DEVICE),
+        _VOID,
+    ),
+    **dict.fromkeys((Op.RANGE, Op.SPECIAL), of_first),  # the bound's: index, or the machine integer chosen for it (R87)
+    **dict.fromkeys((Op.B_RANGE, Op.DEFINE_VAR), always(dt.index)),
+    **dict.fromkeys((Op.BINARY, Op.PROGRAM_BINARY), always(dt.uint8)),
+    Op.WHERE: of_second,
+    Op.STACK: of_stack,
+    Op.GETTUPLE: of_tuple_element,
+    Op.WMMA: of_wmma,
+}

@@ -1,0 +1,74 @@
+"""`uops check`: every broken claim of a program."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from uops.cli.common import console, dialect_option, json_option, print_json, program_argument, to_reader
+
+if TYPE_CHECKING:
+    from uops.spec.errors import SpecError
+    from uops.spec.verify.verifier import Broken
+
+
+@click.command(short_help="Verify a .uops program and show the broken claims.")
+@program_argument()
+@dialect_option(None, "Also judge the claims of this dialect.")
+@json_option()
+@click.pass_context
+def check(ctx: click.Context, file: str, dialect: str | None, as_json: bool) -> None:
+    """Verify a .uops program and show every claim that it breaks.
+
+    Exit status 1 if one is broken or the text cannot be read.
+    """
+    from uops.spec.errors import SpecError
+    from uops.spec.ir.text import parse_file
+    from uops.spec.verify import verifier
+    from uops.spec.verify.dialects import Dialect
+
+    try:
+        root = parse_file(file)
+    except SpecError as e:
+        found = [_unreadable(e)]
+    else:
+        found = [_entry(b) for b in verifier.check(root, Dialect(dialect.lower()) if dialect else None)]
+    with to_reader():
+        if as_json:
+            print_json({"file": file, "dialect": dialect, "ok": not found, "broken": found})
+        else:
+            _print(file, found)
+    ctx.exit(1 if found else 0)
+
+
+def _unreadable(e: SpecError) -> dict[str, Any]:
+    return {"claim": e.claim, "ruling": None, "row": None, "message": str(e), "line": e.line, "column": e.column}
+
+
+def _entry(b: Broken) -> dict[str, Any]:
+    return {
+        "claim": b.claim.id,
+        "ruling": b.claim.ruling or None,
+        "row": b.claim.spec,
+        "message": b.message,
+        "line": None,
+        "column": None,
+    }
+
+
+def _print(file: str, found: list[dict[str, Any]]) -> None:
+    from rich.text import Text
+
+    from uops.spec.untrusted import describe_path
+
+    out = console()
+    if not found:
+        out.print(Text(f"{describe_path(file)}: no broken claim"))
+    for entry in found:
+        text = Text(entry["message"])
+        if entry["claim"]:
+            text.highlight_words([entry["claim"]], "bold red")
+        out.print(text, soft_wrap=True)
+    if len(found) > 1:
+        out.print(Text(f"{len(found)} broken claims"), style="dim")

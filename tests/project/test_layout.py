@@ -1,0 +1,110 @@
+"""The layout holds: small folders that say what they are, and no imports in a circle."""
+
+import ast
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+FOLDERS = ("spec", "interp", "compiler", "backends", "fuzz", "cli")
+#: Modules of a folder, beside its `__init__`, at most.
+MOST_MODULES = 16
+
+Imports = dict[str, set[str]]
+
+
+@pytest.fixture(scope="module")
+def package(root: Path) -> Path:
+    return root / "src" / "uops"
+
+
+@pytest.fixture(scope="module")
+def modules(package: Path) -> dict[str, Path]:
+    """The modules of the package by dotted name; a package is named as its folder is."""
+    paths = [p for folder in FOLDERS for p in walk(package / folder)]
+    return {".".join(("uops", *p.relative_to(package).with_suffix("").parts)).removesuffix(".__init__"): p for p in paths}
+
+
+def walk(folder: Path) -> Iterator[Path]:
+    """The Python files below a folder, which may be a link."""
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            yield from walk(path)
+        elif path.suffix == ".py":
+            yield path
+
+
+def imports_of(name: str, text: str, known: set[str]) -> set[str]:
+    """The modules that a text imports, at its top, late or for types alone, and the packages around these, which load first."""
+    wanted = set[str]()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            wanted |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            wanted |= whole & known or {node.module}
+            wanted |= {node.module} if whole - known else set()
+    around = {other.rsplit(".", n)[0] for other in wanted for n in range(1, other.count("."))}
+    return {other for other in (wanted | around) & known if other != name and not name.startswith(f"{other}.")}
+
+
+def find_cycles(imports: Imports) -> list[list[str]]:
+    """The strongly connected components of more than one module, after Tarjan, 1972."""
+    index, low, stack, cycles, numbers = dict[str, int](), dict[str, int](), list[str](), list[list[str]](), count()
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = next(numbers)
+        stack.append(name)
+        for other in sorted(imports[name]):
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            at = stack.index(name)
+            if len(stack) - at > 1:
+                cycles.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for name in sorted(imports):
+        if name not in index:
+            visit(name)
+    return cycles
+
+
+def test_a_folder_has_few_modules(modules: dict[str, Path]) -> None:
+    sizes: dict[Path, int] = {}
+    for path in modules.values():
+        sizes[path.parent] = sizes.get(path.parent, 0) + (path.name != "__init__.py")
+    assert {str(folder): n for folder, n in sizes.items() if n > MOST_MODULES} == {}
+
+
+def test_a_folder_says_what_it_holds(modules: dict[str, Path]) -> None:
+    folders = {path.parent for path in modules.values()}
+    texts = {str(folder): folder / "__init__.py" for folder in folders}
+    assert [name for name, path in texts.items() if not path.exists() or not ast.get_docstring(ast.parse(path.read_text()))] == []
+
+
+def test_no_modules_import_each_other(modules: dict[str, Path]) -> None:
+    """Imports within functions and imports for types count, too."""
+    known = set(modules)
+    assert find_cycles({name: imports_of(name, path.read_text(), known) for name, path in modules.items()}) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import uops.b",
+        "from uops import b",
+        "from uops.b import thing",
+        "def f():\n    from uops.b import thing",
+        "if X:\n    import uops.b",
+    ],
+)
+def test_an_import_in_a_circle_is_seen(text: str) -> None:
+    known = {"uops.a", "uops.b", "uops.c"}
+    imports = {"uops.a": imports_of("uops.a", text, known), "uops.b": imports_of("uops.b", "from uops.c import x", known)}
+    imports["uops.c"] = imports_of("uops.c", "import uops.a", known)
+    assert find_cycles(imports) == [["uops.a", "uops.b", "uops.c"]]
