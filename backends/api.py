@@ -11,7 +11,7 @@ from typing import Any
 from uops.backends import registry
 from uops.backends.contract import Backend, CompilerBackend, Inputs
 from uops.compiler.tensor.realize import install
-from uops.spec.errors import Unsupported
+from uops.spec.errors import SpecTypeError, Unsupported
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import parse_file
 from uops.spec.result import Result
@@ -42,7 +42,7 @@ def compile(
     graph, CompileError, Unsupported, Invalid for a kernel that is not validated, and UnknownBackend or BrokenBackend.
     """
     if not isinstance(graph_or_file, (UOp, str, os.PathLike)):
-        raise TypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
+        raise SpecTypeError(f"compile takes a UOp or a path, got {type(graph_or_file).__name__}")
     graph = graph_or_file if isinstance(graph_or_file, UOp) else parse_file(graph_or_file)
     verify(graph, Dialect.TENSOR)
     found = _instance(backend, options)

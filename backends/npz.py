@@ -32,7 +32,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import describe_path, open_file, printable, write_bytes
+from uops.spec.untrusted import describe_path, open_file, printable, quote_name, write_bytes
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -232,6 +232,8 @@ class Inputs(Mapping[str, Any]):
         return BadInputs(f"{self.called} is no input file: member {_escape(name)} cannot be read: {why}")
 
 
+#: How a message names a node of `ast`.
+_CODE = re.compile(r"<ast\.\w+ object at 0x[0-9a-f]+>")
 #: By the version that a member begins with; what is above these writes names of fields, and we have none.
 _HEADERS = {b"\1\0": npy.read_array_header_1_0, b"\2\0": npy.read_array_header_2_0}
 #: Bytes of the word that says how to read a member, at most.
@@ -256,12 +258,13 @@ def _fill(stream: IO[bytes], into: memoryview) -> None:
 
 
 def _line(e: BaseException) -> str:
-    """An error in one line."""
-    return printable(str(e) or type(e).__name__).partition("\n")[0][:200]
+    """An error in one line, without the addresses that `ast` has in the names of its nodes."""
+    text = _CODE.sub("code where a literal is expected", str(e)) or type(e).__name__
+    return printable(text).partition("\n")[0][:200]
 
 
 def _escape(name: str) -> str:
-    return printable(name).replace("\n", "\\n").replace("\t", "\\t")[:100]
+    return quote_name(name)[:100]
 
 
 def _value(called: str, name: str, a: Array, word: str | None) -> Any:

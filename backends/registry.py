@@ -10,7 +10,6 @@ BrokenBackend, SystemExit included.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from uops.backends.contract import Backend, Capabilities, CompilerBackend
 from uops.backends.worker.frames import BadFrame, describe, one_line
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import printable
+from uops.spec.untrusted import printable, suggest_names
 
 T = TypeVar("T")
 GROUP = "uops.backends"
@@ -99,20 +98,15 @@ def locate(name: str) -> FactoryPath:
     target = BUILT_IN.get(name) or (entry.value if entry else name if ":" in name else None)
     if target is None:
         known = ", ".join(map(printable, names()))
-        raise UnknownBackend(f"no backend is called {name!r}; known: {known} (or module:attribute){_suggest_names(name)}")
+        raise UnknownBackend(f"no backend is called {name!r}; known: {known} (or module:attribute){suggest_names(name, names())}")
     found = _TARGET.fullmatch(target)
     if found is None or not all(part.isidentifier() for word in found.groups() for part in word.split(".")):
         told = "" if target == name else f" ({target!r})"
         raise BrokenBackend(
             f"backend {name!r}{told} cannot be loaded: expected module:attribute, such as mine:Backend for the class Backend"
-            f" of mine.py here{_suggest_names(name)}"
+            f" of mine.py here{suggest_names(name, names())}"
         )
     return FactoryPath(*found.groups())
-
-
-def _suggest_names(name: str) -> str:
-    close = difflib.get_close_matches(name.lower(), names(), n=3)
-    return f"; did you mean {' or '.join(map(printable, close))}?" if close else ""
 
 
 def get(name: str, **options: Any) -> Backend:
@@ -162,7 +156,7 @@ def factory(name: str) -> Callable[..., object]:
     """What makes the backend called `name`; its module is imported. Raises UnknownBackend or BrokenBackend."""
     module, attribute = locate(name)
     told = "" if f"{module}:{attribute}" == name else f" ({module}:{attribute})"
-    with _foreign_code(f"backend {name!r}{told} cannot be loaded", hint=_suggest_names(name)):
+    with _foreign_code(f"backend {name!r}{told} cannot be loaded", hint=suggest_names(name, names())):
         found: Any = import_module(module)
         for part in attribute.split("."):
             found = getattr(found, part)

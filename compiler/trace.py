@@ -19,6 +19,7 @@ from uops.compiler.target import Target
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass as record
+from uops.spec.untrusted import quote_name
 
 __all__ = ["Cause", "Link", "Links", "Part", "Trace", "trace"]
 
@@ -118,7 +119,7 @@ def _kernel(k: int, body: UOp, arguments: tuple[UOp, ...]) -> Part:
     if body.op is Op.PROGRAM:
         return Part(f"kernel {k}", body.src[0], arguments, str(body.src[1].arg.code))
     named = body.op is Op.SINK and body.arg is not None
-    return Part(f"{k}: {body.arg.name}" if named else f"kernel {k}", body, arguments)  # equal kernels have one name
+    return Part(f"{k}: {quote_name(body.arg.name)}" if named else f"kernel {k}", body, arguments)  # equal kernels have one name
 
 
 # ------------------------------------------------------------------------------------------------------- part to part

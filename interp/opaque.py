@@ -22,6 +22,7 @@ from typing import Any
 
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir.ops import Op
+from uops.spec.untrusted import quote_name
 
 Meaning = Callable[..., Any]
 KINDS = frozenset({Op.INS, Op.CUSTOM, Op.CUSTOMI, Op.CUSTOM_FUNCTION})
@@ -48,7 +49,7 @@ def known(kind: Op, name: str) -> Meaning:
     """What was registered; a Trap where nothing was."""
     found = meaning(kind, name)
     if found is None:
-        raise Trap(f"Opaque({name}): no meaning is registered for this {kind.name}")
+        raise Trap(f"Opaque({quote_name(name)}): no meaning is registered for this {kind.name}")
     return found
 
 
@@ -57,5 +58,5 @@ def call(name: str, contents: Sequence[Any], written: int) -> tuple[Any, ...]:
     found = known(Op.CUSTOM_FUNCTION, name)(*contents)
     results = found if isinstance(found, tuple) else (found,)
     if len(results) != written:
-        raise SpecError(f"CustomFunction {name} gives {len(results)} arrays, its Call writes {written} (R63)")
+        raise SpecError(f"CustomFunction {quote_name(name)} gives {len(results)} arrays, its Call writes {written} (R63)")
     return results

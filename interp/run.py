@@ -18,7 +18,7 @@ from uops.interp.tensor.machine import Foreign, Machine
 from uops.interp.tensor.memory import Ref
 from uops.interp.tensor.scope import VOID, Scope
 from uops.interp.tensor.storage import Array
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, SpecTypeError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -45,15 +45,18 @@ def run(
     lanes: bool = False,
 ) -> Result:
     """Evaluate `root` on `inputs`: `p<slot>` for a free Param, `b<unique>` for a Buffer's first contents (without it the Buffer is
-    uninitialised), the name of a variable for its value.
+    uninitialised), the name of a variable for its value. What the graph does not name is left out: all stages of a program take
+    the inputs of the first one.
 
     With `check`, a graph that breaks a claim of its rows is refused with that claim (SpecError), and every node's dtype, shape and
     min_max are asserted (Unsound); without it, the caller vouches for the graph. In kernels, what is unordered runs in an order
     that the seed `schedule` draws; with `lanes`, lane by lane. Raises Trap where the specification defines a failure and SpecError
     for an ill-formed graph or input.
     """
+    if not isinstance(root, UOp):
+        raise SpecTypeError(f"run takes a graph, a UOp, got {type(root).__name__}")
     if not isinstance(inputs, Mapping):
-        raise SpecError(f"inputs are a mapping by key, got {type(inputs).__name__}")
+        raise SpecTypeError(f"inputs are a mapping by key, got {type(inputs).__name__}")
     if check:
         verify(root)
     try:

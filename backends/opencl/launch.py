@@ -22,6 +22,7 @@ from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.untrusted import quote_name
 
 GROUPS = frozenset({AxisType.GLOBAL, AxisType.THREAD})
 LANES = frozenset({AxisType.LOCAL, AxisType.WARP, AxisType.GROUP_REDUCE})
@@ -121,7 +122,7 @@ def launch(instructions: Sequence[UOp]) -> Launch:
     for u in sorted((u for u in instructions if u.op is Op.SPECIAL), key=lambda u: str(u.arg.name)):
         extent = _extent(u)
         if extent is None:
-            raise Unsupported(f"SPECIAL {u.arg.name} of an extent that the launch cannot know", "opencl")
+            raise Unsupported(f"SPECIAL {quote_name(str(u.arg.name))} of an extent that the launch cannot know", "opencl")
         made.add(u, extent, group=str(u.arg.name).startswith(_GROUP_NAMES))
     if max(len(made.groups), len(made.lanes)) > DIMENSIONS or math.prod(e for e in made.lanes if isinstance(e, int)) > MAX_LANES:
         raise Unsupported(f"SPECIAL in a launch of groups {made.groups} and lanes {made.lanes}", "opencl")

@@ -54,10 +54,13 @@ class Journal:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._end = (0, b"")  # where the next line begins, and the sum of the one before it
+        is_new = not path.exists()
         self._handle: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
         try:
             self._begin(self._handle, json.loads(json.dumps(heading)))
         except BaseException:
+            if is_new and path.is_file() and not path.stat().st_size:  # as on a full disk
+                path.unlink()
             self.close()
             raise
 

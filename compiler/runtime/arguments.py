@@ -23,7 +23,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import Op
-from uops.spec.untrusted import printable
+from uops.spec.untrusted import quote_name
 
 Array = Any
 Inputs = Mapping[str, Any]
@@ -128,7 +128,7 @@ def variable(u: UOp, inputs: Inputs) -> int:
         raise SpecError(f"input {name!r} needs an int, got {value!r}")
     lo, hi = bounds(u)
     if not lo <= found <= hi:
-        raise Trap(f"variable {printable(name)} = {found} is outside of its bounds [{lo}, {hi}] (R48)")
+        raise Trap(f"variable {quote_name(name)} = {found} is outside of its bounds [{lo}, {hi}] (R48)")
     return found
 
 

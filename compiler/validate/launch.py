@@ -21,6 +21,7 @@ from uops.compiler.validate.plan import callers, kept, plan
 from uops.compiler.validate.values import moves_of, values
 from uops.spec.ir.node import UOp
 from uops.spec.ir.record import dataclass as record
+from uops.spec.untrusted import quote_name
 
 #: The passes, and steps of select, that change kernels one by one.
 PASSES = ("join", "optimize", "expand", *STEPS, "linearize")
@@ -130,4 +131,4 @@ def _remember(key: tuple[UOp, ...], verdicts: tuple[Verdict, ...]) -> None:
 
 
 def _name(body: UOp, k: int) -> str:
-    return f"{k} ({body.arg.name})" if body.arg is not None else str(k)
+    return f"{k} ({quote_name(body.arg.name)})" if body.arg is not None else str(k)

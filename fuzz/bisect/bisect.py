@@ -33,7 +33,7 @@ from uops.spec.errors import CompileError, Unsupported, UopsError
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 from uops.spec.ir.text import show
-from uops.spec.untrusted import write_text
+from uops.spec.untrusted import quote_name, write_text
 
 BACKEND = "backend"
 #: Runs the machine code of a PROGRAM graph: (program, inputs) -> outputs. Its failure is the finding.
@@ -223,7 +223,7 @@ def ended(e: BaseException) -> Fault:
 
 def kernel(k: int, names: Sequence[str]) -> str:
     """How a kernel is called in a report."""
-    return f"kernel {k} of {len(names)} ({names[k]})" if k < len(names) else f"kernel {k}"
+    return f"kernel {k} of {len(names)} ({quote_name(names[k])})" if k < len(names) else f"kernel {k}"
 
 
 def kernel_names(graph: UOp, known: list[str]) -> list[str]:

@@ -30,6 +30,7 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass
+from uops.spec.untrusted import suggest_names
 from uops.spec.verify.dialects import Dialect
 
 #: Changes whenever some (seed, k, kinds, declared) gives another case.
@@ -179,7 +180,7 @@ def known(names: Sequence[str]) -> tuple[Kind, ...]:
     """The kinds of these names. Raises UnknownKind."""
     missing = [n for n in names if n not in KINDS]
     if missing:
-        raise UnknownKind(f"no kind is called {missing[0]!r}; known: {', '.join(KINDS)}")
+        raise UnknownKind(f"no kind is called {missing[0]!r}; known: {', '.join(KINDS)}{suggest_names(missing[0], KINDS)}")
     return tuple(KINDS[n] for n in names)
 
 

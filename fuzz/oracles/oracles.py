@@ -47,6 +47,7 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass as record
 from uops.spec.result import Result
+from uops.spec.untrusted import suggest_names
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
@@ -399,7 +400,7 @@ def named(names: Sequence[str]) -> tuple[Oracle, ...]:
     """The oracles of these names, in the table's order. Raises UnknownOracle."""
     missing = [n for n in names if n not in ORACLES]
     if missing:
-        raise UnknownOracle(f"no oracle is called {missing[0]!r}; known: {', '.join(ORACLES)}")
+        raise UnknownOracle(f"no oracle is called {missing[0]!r}; known: {', '.join(ORACLES)}{suggest_names(missing[0], ORACLES)}")
     return tuple(o for o in ORACLES.values() if o.name in names)
 
 

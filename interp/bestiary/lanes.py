@@ -18,6 +18,7 @@ from uops.interp.tensor.memory import describe
 from uops.interp.tensor.storage import Array
 from uops.spec.errors import Trap
 from uops.spec.ir.node import UOp
+from uops.spec.untrusted import quote_name
 from uops.spec.wmma import find
 
 #: Of each loop or launch around a lane, outermost first: whether it numbers the lanes of a warp, and the lane's number.
@@ -106,7 +107,7 @@ def _multiplied(request: Request) -> dict[Coordinates, Array]:
     found: dict[Coordinates, Array] = {}
     descriptor = find(u.arg)
     if descriptor is None:
-        raise Trap(f"Opaque({u.arg.name}): no descriptor says which lane holds what (R118)")
+        raise Trap(f"Opaque({quote_name(u.arg.name)}): no descriptor says which lane holds what (R118)")
     for warp in warps(list(request.fragments), u.arg.threads):
         if len(warp) != u.arg.threads:
             raise Trap(f"{describe(u)} needs warps of {u.arg.threads} lanes, got {len(warp)} (R60)")

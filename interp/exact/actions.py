@@ -17,6 +17,7 @@ from uops.spec.errors import SpecError, Trap, Unsupported
 from uops.spec.ir.args import BitcastArg, BufferArg, ParamArg, SliceArg
 from uops.spec.ir.dtypes import DType, Kind, bool_, index, uint8
 from uops.spec.ir.ops import MARKERS, Op
+from uops.spec.untrusted import quote_name
 
 # Sources
 
@@ -30,7 +31,7 @@ def param(t: Task) -> Array | Ref | Slot:
     t.sized(shape)
     name = arg.name if arg.name is not None else f"p{arg.slot}"
     if name not in t.machine.inputs:
-        raise SpecError(f"no input for {name}")
+        raise SpecError(f"no input for {quote_name(name)}")
     if arg.name is not None or arg.dtype is index:
         count = layout.count(shape)
         given = array(arg.dtype, shape, elements(name, arg.dtype, count, t.machine.inputs[name]))
@@ -55,7 +56,7 @@ def _argument(t: Task, arg: ParamArg, shape: tuple[int, ...]) -> Slot:
 
 def _check_bounds(arg: ParamArg, v: Array) -> None:
     if arg.bounds is not None and any(not arg.bounds[0] <= n <= arg.bounds[1] for n in integers(v)):
-        raise Trap(f"R48: {arg.name} = {v.numbers} is outside {arg.bounds}")
+        raise Trap(f"R48: {quote_name(str(arg.name))} = {v.numbers} is outside {arg.bounds}")
 
 
 def buffer(t: Task) -> Ref:

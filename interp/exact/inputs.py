@@ -8,6 +8,7 @@ from uops.interp.exact.answers import Answer
 from uops.interp.exact.numbers.formats import bits_of
 from uops.spec.errors import SpecError, Trap
 from uops.spec.ir.dtypes import DType, Kind
+from uops.spec.untrusted import quote_name
 
 
 class Bits(tuple[int, ...]):
@@ -30,15 +31,15 @@ def elements(name: str, dtype: DType, count: int, given: Input) -> list[Answer]:
         numbers = list(given) if isinstance(given, Sequence) else [given]
         found = [_converted(name, dtype, v) for v in numbers]
     if len(found) != count:
-        raise SpecError(f"input {name}: expected {count} elements, got {len(found)}")
+        raise SpecError(f"input {quote_name(name)}: expected {count} elements, got {len(found)}")
     return [Answer(dtype, b) for b in found]
 
 
 def _checked(name: str, dtype: DType, bits: int) -> int:
     if dtype.kind is Kind.BOOL and bits not in (0, 1):
-        raise Trap(f"R24: input {name} holds a bool of {bits}")
+        raise Trap(f"R24: input {quote_name(name)} holds a bool of {bits}")
     if dtype.kind is not Kind.INDEX and not 0 <= bits < 1 << dtype.bits:
-        raise SpecError(f"input {name}: {bits} is no bit pattern of {dtype.name}")
+        raise SpecError(f"input {quote_name(name)}: {bits} is no bit pattern of {dtype.name}")
     return bits
 
 

@@ -25,7 +25,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, SpecTypeError, SpecValueError
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import ARG_OPTIONAL, ARG_TYPE, AddrSpace, ConstArg, VConstArg
 from uops.spec.ir.axes import AxisType
@@ -188,7 +188,12 @@ _OPS = {op.name.lower(): op for op in Op}
 
 
 def parse(text: str) -> UOp:
-    """The root of the graph that `text` spells. Raises SpecError (with line and column) on anything else."""
+    """Return the root of the graph that `text` spells.
+
+    Raises SpecValueError, with line and column, on any other text, and SpecTypeError on what is no text.
+    """
+    if not isinstance(text, str):
+        raise SpecTypeError(f"parse takes the text of a graph, a str, got {type(text).__name__}")
     named: dict[str, UOp] = {}
     root: UOp | None = None
     for n, raw in enumerate(text.split("\n"), 1):
@@ -196,7 +201,7 @@ def parse(text: str) -> UOp:
         if tokens:
             root = _Line(tokens, named, len(raw) + 1).node()
     if root is None:
-        raise SpecError("the text has no node", line=1, column=1)
+        raise SpecValueError("the text has no node", line=1, column=1)
     return root
 
 
@@ -205,13 +210,13 @@ def parse_file(path: Any) -> UOp:
     try:
         return parse(read_text(path, most=MAX_FILE, pipes=True))
     except SpecError as e:
-        raise SpecError(f"{describe_path(path)}: {printable(str(e))}", claim=e.claim, line=e.line, column=e.column) from e
+        raise SpecValueError(f"{describe_path(path)}: {printable(str(e))}", claim=e.claim, line=e.line, column=e.column) from e
     except BadFile as e:
-        raise SpecError(str(e), line=1, column=1) from e
+        raise SpecValueError(str(e), line=1, column=1) from e
 
 
-def _fail(message: str, token: _Token) -> SpecError:
-    return SpecError(f"line {token.line}, column {token.column}: {message}", line=token.line, column=token.column)
+def _fail(message: str, token: _Token) -> SpecValueError:
+    return SpecValueError(f"line {token.line}, column {token.column}: {message}", line=token.line, column=token.column)
 
 
 def _tokens(raw: str, n: int) -> list[_Token]:

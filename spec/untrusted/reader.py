@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from uops.spec.errors import UopsError
-from uops.spec.untrusted.printable import printable
+from uops.spec.untrusted.printable import printable, quote_name
 
 #: Bytes of a file, at most, where the caller says nothing else.
 MOST_BYTES = 1 << 28
@@ -31,7 +31,7 @@ class BadFile(UopsError, ValueError):
 
 def describe_path(path: Path) -> str:
     """Spell the name of a file for a message."""
-    return printable(os.fsdecode(path)).replace("\n", "\\n").replace("\t", "\\t")
+    return quote_name(os.fsdecode(path))
 
 
 @contextmanager
@@ -41,7 +41,10 @@ def open_file(path: Path, *, pipes: bool = False, follow_links: bool = True) -> 
     Raises BadFile if it is a directory or a device; OSError if the system refuses. Without `pipes` it never blocks.
     """
     flags = os.O_RDONLY | os.O_CLOEXEC | (0 if pipes else os.O_NONBLOCK) | (0 if follow_links else os.O_NOFOLLOW)
-    handle = os.open(path, flags)
+    try:
+        handle = os.open(path, flags)
+    except ValueError as e:  # a zero in it, or what the file system's encoding does not have
+        raise BadFile(f"{quote_name(str(path))} is no name of a file: {quote_name(str(e))}") from None
     try:
         kind = os.fstat(handle).st_mode
         if not (stat.S_ISREG(kind) or (pipes and stat.S_ISFIFO(kind))):

@@ -20,6 +20,7 @@ from uops.spec.ir.scope import Context, Target, derivable
 from uops.spec.ir.text import line, number
 from uops.spec.rows.claims import Check, Claim
 from uops.spec.rows.rows import ROWS
+from uops.spec.untrusted import quote_name
 from uops.spec.verify.dialects import DIALECTS, Dialect
 from uops.spec.verify.forms import Where
 
@@ -181,5 +182,5 @@ class _Run:
 def _broken(claim: Claim, u: UOp, detail: str, text: str) -> Broken:
     origin = origins.of(u)
     built = f" - built at {origin}" if origin else ""
-    message = f"{claim.id} ({claim.text}) broken at {text}: {detail}{built} [spec: {claim.spec}]"
+    message = quote_name(f"{claim.id} ({claim.text}) broken at {text}: {detail}{built} [spec: {claim.spec}]")
     return Broken(claim, u, detail, message, origin)

@@ -15,6 +15,7 @@ from click.testing import Result
 
 from uops.backends.conformance import model
 from uops.backends.conformance.model import Level, Schedules, Status, Tier
+from uops.backends.conformance.report import write
 from uops.backends.testing.journal import Journal
 from uops.cli.commands.conform import LEVELS, OPTS, TIERS, unwritable
 from uops.cli.common import WIDE
@@ -98,7 +99,7 @@ def test_a_failing_cell_has_status_1_and_a_reproducer(uops: Uops, suite: Any, tm
     ("status", "code"), [(Status.PASS, 0), (Status.UNSUPPORTED, 0), (Status.XFAIL, 0), (Status.NOT_RUN, 1), (Status.FAIL, 1)]
 )
 def test_declared_gaps_do_not_fail_a_run(uops: Uops, suite: Any, status: model.Status, code: int) -> None:
-    suite.statuses[ADD] = status
+    suite.statuses[ADD] = Status.FAIL
     assert uops("conform", "--backend", "interp").exit_code == code
 
 
@@ -271,6 +272,23 @@ def test_a_report_that_fails_at_the_end_is_written_elsewhere(
     assert result.exit_code == 1 and str(place) in result.stderr
     assert json.loads(result.stdout)["report"] == str(place)
     assert {f.name for f in place.iterdir()} == {"report.json", "junit.xml", "index.html", "reproducers"}
+
+
+def test_a_run_that_passes_and_whose_report_is_elsewhere_has_status_2(
+    uops: Uops, suite: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = write.write
+
+    def full(run: Any, place: Path, *arguments: Any, **settings: Any) -> Any:
+        if place == Path("report"):
+            raise OSError(28, "No space left on device", str(place))
+        return real(run, place, *arguments, **settings)
+
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(write, "write", full)
+    result = uops("conform", "-b", "interp")
+    assert result.exit_code == 2 and "No space left on device" in result.stderr and str(tmp_path / "temporary") in result.stderr
 
 
 def test_a_place_without_permission_is_unwritable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

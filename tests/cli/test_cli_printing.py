@@ -114,3 +114,17 @@ def test_a_name_with_a_newline_cannot_make_a_verdict(tmp_path: Path, uops: Uops)
     path.write_text("%0 = const 1 : i32\n")
     found = uops("check", str(path))
     assert found.stdout.count("\n") == 1 and "\\n" in found.stdout and "\\x07" in found.stdout
+
+
+def test_a_name_cannot_forge_a_line_of_the_verdict(uops: Uops, tmp_path: Path) -> None:
+    """PARAM.C6 tells the name of the Param, which may hold any text."""
+    name = json.dumps("x\nPARAM.C9 (forged) broken at %0")
+    (tmp_path / "forged.uops").write_text(f"%0 = param (), slot=none, name={name}, bounds=[5, 1] : i32\n")
+    lines = uops("check", "forged.uops").output.splitlines()
+    assert any("\\nPARAM.C9" in line for line in lines) and not any(line.startswith("PARAM.C9") for line in lines)
+
+
+@pytest.mark.parametrize(("option", "word", "meant"), [("--kinds", "tensr", "tensor"), ("--oracles", "alowed", "allowed")])
+def test_an_unknown_name_of_a_campaign_has_suggestions(uops: Uops, option: str, word: str, meant: str) -> None:
+    result = uops("fuzz", "-b", "interp", option, word)
+    assert result.exit_code == 2 and f"did you mean {meant}" in result.output

@@ -282,3 +282,18 @@ def test_the_counts_of_parts_are_those_of_the_whole() -> None:
     with Examiner(setup("Plain")) as examiner:
         whole = examiner.batch(0, 12).counts
         assert sum((examiner.batch(a, b).counts for a, b in ((0, 5), (5, 12))), Counter[str]()) == whole
+
+
+def test_a_new_journal_that_cannot_be_begun_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int, data: bytes) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "journal.jsonl"
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match=r"No space left on device.*journal\.jsonl"):
+        Journal(path, {"run": 1})
+    assert not path.exists()
+    path.touch()  # somebody's own
+    with pytest.raises(OSError, match="No space left on device"):
+        Journal(path, {"run": 1})
+    assert path.exists()

@@ -105,3 +105,22 @@ def test_a_heavy_import_would_be_seen(python: Python) -> None:
     cost, loaded = measure(python, "import hypothesis")
     assert "hypothesis" in loaded & HEAVY
     assert cost > measure(python, "import uops")[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: uops.parse(3), TypeError, "parse takes the text of a graph, a str, got int"),
+        (lambda: uops.parse("%"), ValueError, "line 1, column 1"),
+        (lambda: uops.run(3, {}), TypeError, "run takes a graph, a UOp, got int"),
+        (lambda: uops.run(uops.parse("%0 = const 1 : i32"), 3), TypeError, "a mapping by key, got int"),
+        (lambda: uops.compile("/tmp/\ud800"), ValueError, r"is no name of a file"),
+        (lambda: uops.compile(3), TypeError, "a UOp or a path, got int"),
+    ],
+)
+def test_a_wrong_argument_is_a_standard_error_that_says_what_was_expected(
+    call: Callable[[], object], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said) as caught:
+        call()
+    assert isinstance(caught.value, uops.SpecError)

@@ -37,6 +37,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.untrusted import quote_name
 
 _ndarray = np.ndarray
 _PYTHON_ERRORS = (KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError)
@@ -295,7 +296,7 @@ class Machine:
 
         descriptor = find(u.arg)
         if descriptor is None:
-            raise Trap(f"Opaque({u.arg.name}): a Wmma that no descriptor explains (R93)")
+            raise Trap(f"Opaque({quote_name(u.arg.name)}): a Wmma that no descriptor explains (R93)")
         if len(parts) != u.arg.threads:
             raise Placed(f"{self.order.describe(stamp)} needs {u.arg.threads} lanes, got {len(parts)} (R93)")
         a, b, c = (np.stack([p[k] for p in parts]) for k in range(3))

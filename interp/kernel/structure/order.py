@@ -10,6 +10,7 @@ from __future__ import annotations
 from uops.interp.kernel.structure.blocks import GROUPS, LANES, Block, Item, Loop
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
+from uops.spec.untrusted import quote_name
 
 Stamp = tuple[int, ...]
 #: As the iteration of a lane loop: all lanes (the stamp of a barrier).
@@ -84,4 +85,4 @@ class Order:
 
 
 def _name(u: UOp) -> str:
-    return str(u.arg.name) if u.op is Op.SPECIAL else f"axis {u.arg.axis_id}"
+    return quote_name(str(u.arg.name)) if u.op is Op.SPECIAL else f"axis {u.arg.axis_id}"

@@ -125,19 +125,21 @@ def _judge(name: str, tier: str, level: Level, report: Path, baseline: str | Non
     if not run.cases:
         raise click.UsageError(f"no case of the {tier} tier has a row that matches {how['rows']!r}")
     run.backend = name
+    unwritten = False
     try:
         doc = write(run, report, level, started=started)
     except OSError as e:  # the disk is full, or the place was taken away: what was found is not lost
         lost, report = report, Path(tempfile.mkdtemp(prefix="uops-report-"))
         echo(f"{lost} cannot be written ({e}); the report is in {report}", err=True)
         doc = write(run, report, level, started=started)
+        unwritten = True
     change = difference(before, doc, level) if before else None
     with to_reader():
         if as_json:
             print_json(summary.as_json(doc, report, change))
         else:
             summary.show(console(), doc, report, change)
-    return exit_status(doc, change)
+    return exit_status(doc, change) or (USER_ERROR if unwritten else 0)
 
 
 def exit_status(doc: Json, change: Difference | None) -> int:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
-from collections.abc import Collection
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uops.cli.common import console, echo, json_option, print_json
+from uops.spec.untrusted import suggest_names
 
 if TYPE_CHECKING:
     from uops.compiler.prove.campaign import Report
@@ -74,14 +73,9 @@ def _chosen(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
     names = {name for found in rules.values() for name in found} | {LEMMAS}
     for g in globs:
         if not fnmatch.filter(names, g):
-            raise click.UsageError(f"no rule or theme matches {g!r}{_suggest_names(g, names)}")
+            raise click.UsageError(f"no rule or theme matches {g!r}{suggest_names(g.strip('*'), names)}")
     matching = {name for g in globs for name in names if fnmatch.fnmatchcase(name, g)}
     return [rule for rule, found in rules.items() if matching.intersection(found)], lemmas() if LEMMAS in matching else ()
-
-
-def _suggest_names(glob: str, names: Collection[str]) -> str:
-    close = difflib.get_close_matches(glob.strip("*"), sorted(names), n=3)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def _progress(silent: bool) -> Any:
