@@ -22,6 +22,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.ir.scope import VIEWS
 
 UNCHECKED = "unchecked"
 
@@ -100,14 +101,23 @@ class IndexCheck(NamedTuple):
             is_negative = self.node.dtype.is_signed and index >> (word.bits - 1)
             raise self.error(index - (1 << word.bits) if is_negative else index)
 
-    def error(self, index: int, position: tuple[int, ...] | None = None) -> SpecIndexError:
+    def error(self, index: int, position: tuple[int, ...] | None = None) -> IndexOutOfRange:
         """The error for an index out of range, found at `position` of the indices if that is known."""
         at = "" if not position else f" at {position[0] if len(position) == 1 else position}"
         axis = "the flattened Tensor" if self.axis is None else f"axis {self.axis}"
         wanted = f"expected {self.least} to {self.extent - 1}" if self.extent else "it has no elements"
-        return SpecIndexError(
-            f"Tensor.{self.method}: index {index}{at} is out of range for {axis} of extent {self.extent}: {wanted} (R163)"
+        return IndexOutOfRange(
+            self,
+            f"Tensor.{self.method}: index {index}{at} is out of range for {axis} of extent {self.extent}: {wanted} (R163)",
         )
+
+
+class IndexOutOfRange(SpecIndexError):
+    """An index of `check` is out of range."""
+
+    def __init__(self, check: IndexCheck, message: str) -> None:
+        super().__init__(message)
+        self.check = check
 
 
 _checks: weakref.WeakKeyDictionary[UOp, tuple[IndexCheck, ...]] = weakref.WeakKeyDictionary()
@@ -127,6 +137,46 @@ def attach(u: UOp, checks: tuple[IndexCheck, ...], unchecked: bool = False) -> U
 def checks_of(u: UOp) -> tuple[IndexCheck, ...]:
     """The IndexChecks that come with a node."""
     return _checks.get(u, ())
+
+
+def drop_assignments(root: UOp, check: IndexCheck) -> UOp:
+    """`root` with the old contents in place of every assignment through an index of this check."""
+    while True:
+        failed = next((u for u in toposort(root) if _assigns_by(u, check)), None)
+        if failed is None:
+            return root
+        copy = failed.src[0]
+        root = _substitute(root, {failed: copy.src[1].src[1]})
+
+
+def _assigns_by(u: UOp, check: IndexCheck) -> bool:
+    """Return True for After(copy, Store(view of the copy, value)) whose view has an index of this check; a copy is
+    After(memory, Store(memory, old))."""
+    if u.op is not Op.AFTER or len(u.src) != 2 or u.src[1].op is not Op.STORE or u.src[0].op is not Op.AFTER:
+        return False
+    view = u.src[1].src[0]
+    while view.op in VIEWS and view is not u.src[0]:
+        if check in checks_of(view):
+            return True
+        view = view.src[0]
+    return False
+
+
+def _substitute(root: UOp, done: dict[UOp, UOp]) -> UOp:
+    """`root` with each key of `done` replaced. What is made anew has the IndexChecks of what it stands for."""
+    made: list[tuple[UOp, IndexCheck]] = []
+    pending = [root]
+    while pending:
+        for u in toposort(pending.pop()):
+            if u not in done:
+                src = tuple([done[s] for s in u.src])
+                done[u] = u if src == u.src else u.replace(src=src)
+                if done[u] is not u:
+                    made += [(u, c) for c in checks_of(u)]
+                    pending += [c.node for c in checks_of(u)]
+    for u, c in made:
+        _checks[done[u]] = tuple(dict.fromkeys((*checks_of(done[u]), c._replace(node=done[c.node]))))
+    return done[root]
 
 
 def strip_tags(root: UOp) -> UOp:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from uops.compiler.tensor import storage
-from uops.compiler.tensor.checks import IndexCheck, attach, checks_of
+from uops.compiler.tensor.checks import IndexCheck, IndexOutOfRange, attach, checks_of, drop_assignments
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, weak
 from uops.compiler.tensor.faults import fault, spell, whole
 from uops.compiler.tensor.realize import compute
@@ -109,8 +109,9 @@ class Core:
     def realize(self, *others: Core, backend: str | None = None, unchecked: bool | None = None) -> Self:
         """Compute this Tensor and `others` now, by one program, and hold their arrays from then on. Returns this Tensor.
 
-        Raises SpecIndexError, an IndexError, where an index that is data or computed is out of range; nothing is held then. With
-        `unchecked` nobody looks (R163); `use` says what holds where it is None.
+        Raises SpecIndexError, an IndexError, where an index that is data or computed is out of range; nothing is held then. Where
+        it is an assignment's, these Tensors are from then on as if it had not been made. With `unchecked` nobody looks (R163);
+        `use` says what holds where it is None.
         """
         tensors: tuple[Core, ...] = (self, *(self._require_tensor("what is realized", t) for t in others))
         for t in tensors:
@@ -119,7 +120,12 @@ class Core:
             raise fault("realize", None, f"a backend is named, got {spell(backend)}", SpecTypeError)
         missing = [u for u in dict.fromkeys(t.uop for t in tensors) if storage.value_of(u) is None]
         if missing:
-            computed = compute(missing, backend, unchecked)
+            try:
+                computed = compute(missing, backend, unchecked)
+            except IndexOutOfRange as e:
+                for t in tensors:
+                    t.uop = drop_assignments(t.uop, e.check)
+                raise
             held = {u: storage.remember(u, np.asarray(a).reshape(u.shape), c) for u, (a, c) in zip(missing, computed, strict=True)}
             for t in tensors:
                 t.uop = held.get(t.uop, t.uop)

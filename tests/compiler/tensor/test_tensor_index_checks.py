@@ -200,6 +200,51 @@ def test_a_failed_assignment_leaves_older_nodes_their_values() -> None:
     assert np.array_equal(old.numpy(), X) and np.array_equal(view.numpy(), X[0])
 
 
+@pytest.mark.parametrize("computed", [False, True])
+def test_a_failed_assignment_raises_once_and_leaves_the_old_contents(backend: str, computed: bool) -> None:
+    def index(*values: int) -> Tensor:
+        i = Tensor(np.array(values, np.int32))
+        return i + i - i if computed else i
+
+    t = Tensor(X) + 0
+    rows, before = t[1:], t * 2
+    t[index(0, 7)] = 1
+    after = t[1:] + 1
+    for broken, expected in ((t, X), (after, X[1:] + 1)):
+        with pytest.raises(IndexError, match="index 7"):
+            broken.numpy()
+        assert np.array_equal(broken.numpy(), expected)
+    assert np.array_equal(before.numpy(), 2 * X) and np.array_equal(rows.numpy(), X[1:])
+    t[index(0)] = 5
+    wanted = X.copy()
+    wanted[0] = 5
+    assert np.array_equal(t.numpy(), wanted)
+
+
+def test_of_several_assignments_the_failed_one_alone_is_dropped(backend: str) -> None:
+    t, i = Tensor(X) * 1, Tensor(np.array([1, 1], np.int32))
+    t[i - 1] = 5
+    t[i * 9] = 6
+    t[i * 2 - 1] += 7
+    t[i * 8 - 7 + t[0, :2].cast("int32") * 0] = 8
+    wanted = X.copy()
+    wanted[0] = 5
+    wanted[1] = 8
+    with pytest.raises(IndexError, match="index 9"):
+        t.numpy()
+    assert np.array_equal(t.numpy(), wanted)
+
+
+def test_a_later_assignment_is_still_checked_when_one_was_dropped(backend: str) -> None:
+    t, i = Tensor(X) * 1, Tensor(np.array([1], np.int32))
+    t[i * 9] = 6
+    t[i * 8] = 7
+    for _ in range(2):
+        with pytest.raises(IndexError, match=r"index [89]"):
+            t.numpy()
+    assert np.array_equal(t.numpy(), X)
+
+
 def test_memory_of_others_is_looked_at_each_time() -> None:
     memory = np.array([0, 2], np.int32)
     mine, theirs = Tensor(memory), Tensor.from_numpy(memory)
