@@ -54,7 +54,7 @@ class IndexCheck(NamedTuple):
     def is_proved(self) -> bool:
         """Return True if nothing is left to look at: no index, bounds in range, or data in range that nobody may change."""
         bounds = self.node.min_max
-        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds)) or self._is_of_data()
+        return 0 in self.node.shape or (bounds is not None and self.holds(*bounds)) or self.is_of_data()
 
     # Data
 
@@ -76,7 +76,7 @@ class IndexCheck(NamedTuple):
             position = tuple(map(int, np.unravel_index(int(np.argmax(outside)), indices.shape)))
             raise self.error(int(indices[position]), position)
 
-    def _is_of_data(self) -> bool:
+    def is_of_data(self) -> bool:
         """Return True if the indices are elements, moved or cast, of data in range in memory of our own."""
         u, casts = self.node, list[DType]()
         while (bounds := storage.range_of(u)) is None:
@@ -131,6 +131,15 @@ def attach(u: UOp, checks: tuple[IndexCheck, ...], unchecked: bool = False) -> U
     if unchecked:
         return u.replace(tag=UNCHECKED)
     _checks.setdefault(u, open_)
+    return u
+
+
+def attach_hoisted(u: UOp, checks: tuple[IndexCheck, ...]) -> UOp:
+    """`u` with those of the IndexChecks of a body that its arguments do not prove. The bounds of the body's own nodes did not, and
+    those of its arguments are not looked at: that would cost more than the check."""
+    open_ = tuple(c for c in checks if not c.is_of_data())
+    if open_:
+        _checks.setdefault(u, open_)
     return u
 
 
