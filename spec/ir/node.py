@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from uops.spec.errors import SpecError
+from uops.spec.errors import SpecError, SpecValueError
 from uops.spec.ir.args import Arg, Device
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.ops import Op
@@ -93,7 +93,7 @@ class UOp(_Fields):
             node._dtype = _dtypes[op](node)
             shape = node._shape = _shapes[op](node)
             if len(shape) > MOST_AXES:
-                raise SpecError(_too_many(len(shape)))
+                raise SpecValueError(_too_many(len(shape)))
             node.__class__ = UOp  # from here on it is immutable
         except _UNDERIVED:
             node._dtype = node._shape = UNSET
@@ -221,9 +221,9 @@ def _too_many(n: int) -> str:
 
 
 def _limit_axes(slot: str, value: Any) -> Any:
-    """Return the value of a property. Raises SpecError for a shape of too many axes."""
+    """Return the value of a property. Raises SpecValueError for a shape of too many axes."""
     if slot == "_shape" and len(value) > MOST_AXES:
-        raise SpecError(_too_many(len(value)))
+        raise SpecValueError(_too_many(len(value)))
     return value
 
 

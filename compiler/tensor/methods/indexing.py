@@ -67,7 +67,9 @@ class Indexing(Networks):
         given = [self._item(i) for i in (key if isinstance(key, tuple) else (key,))]
         dots = [k for k, i in enumerate(given) if i is Ellipsis]
         used = sum(i is not None and i is not Ellipsis for i in given)
-        if used > self.ndim or len(dots) > 1:
+        if len(dots) > 1:
+            raise fault("__getitem__", None, f"an index has at most one Ellipsis, got {len(dots)}", SpecIndexError)
+        if used > self.ndim:
             raise fault("__getitem__", "INDEX.C2", f"{used} indices for shape {self.shape}", SpecIndexError)
         at = dots[0] if dots else len(given)
         return [*given[:at], *[_KEEP] * (self.ndim - used), *given[at + 1 :]]

@@ -149,12 +149,11 @@ CALLS = [
     call("__init__", None, [1.0], "float32"),
     call("__init__", None, 1),
 ]
-#: Names under which a method is not defined; an operator is called by the name of its method.
+#: An operator is called by the name of its method.
 ALIASES = {
     **{f"__{p}{o}__": m for o, m in {**ARITHMETIC, "matmul": "matmul"}.items() for p in ("", "r")},
     **{f"__r{o}__": f"__{o}__" for o in ("and", "or", "xor")},
-    "__eq__": "eq", "__ne__": "ne", "view": "reshape", "clip": "clamp", "normal": "randn", "dot": "matmul",
-    "broadcast_to": "expand",
+    "__eq__": "eq", "__ne__": "ne",
 }  # fmt: skip
 #: `of` wraps a node at no cost; the others are called by NumPy and by consumers of DLPack, whose errors they have.
 PROTOCOLS = {"of", "__array__", "__dlpack__"}
@@ -267,3 +266,37 @@ def test_dtypes_have_the_names_of_the_text() -> None:
     assert names == {
         "f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64", "i8": "int8", "u64": "uint64", "bool": "bool",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda x: x.clip(), "Tensor.clip:"),
+        (lambda x: x.view(5), "Tensor.view:"),
+        (lambda x: x.dot(3.0), "Tensor.dot:"),
+        (lambda x: x.broadcast_to(7), "Tensor.broadcast_to:"),
+        (lambda x: Tensor.normal(-2), "Tensor.normal:"),
+        (lambda x: Tensor.stack(), r"Tensor\.stack\(\) missing"),
+        (lambda x: x.gather(), r"Tensor\.gather\(\) missing 2"),
+        (lambda x: x.sum(axes=1), r"Tensor\.sum\(\) got an unexpected keyword argument 'axes'"),
+        (lambda x: x[None, ..., ...], "an index has at most one Ellipsis, got 2"),
+    ],
+)
+def test_an_error_names_the_method_that_was_called(call: Callable[[Tensor], Any], said: str) -> None:
+    with pytest.raises((SpecError, TypeError), match=said):
+        call(Tensor([[1.0, 2.0, 3.0]] * 2))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: Tensor.zeros((1,) * 65),
+        lambda x: x[(None,) * 70],
+        lambda x: x.reshape((1,) * 64 + (6,)),
+        lambda x: x.repeat(*(1,) * 65),
+        lambda x: x.reshape((1,) * 62 + (2, 3)).unsqueeze(0),
+    ],
+)
+def test_more_axes_than_a_value_has_are_a_value_error(call: Callable[[Tensor], Any]) -> None:
+    with pytest.raises(ValueError, match=r"at most 64 \(R65\)"):
+        call(Tensor([[1.0, 2.0, 3.0]] * 2))
