@@ -232,8 +232,6 @@ class Inputs(Mapping[str, Any]):
         return BadInputs(f"{self.called} is no input file: member {_escape(name)} cannot be read: {why}")
 
 
-#: How a message names a node of `ast`.
-_CODE = re.compile(r"<ast\.\w+ object at 0x[0-9a-f]+>")
 #: By the version that a member begins with; what is above these writes names of fields, and we have none.
 _HEADERS = {b"\1\0": npy.read_array_header_1_0, b"\2\0": npy.read_array_header_2_0}
 #: Bytes of the word that says how to read a member, at most.
@@ -257,10 +255,15 @@ def _fill(stream: IO[bytes], into: memoryview) -> None:
         into = into[len(part) :]
 
 
+#: What is in the message of an error about a header that holds code: another address each time.
+_PARSED = re.compile(r"<[\w.]+ object at 0x")
+
+
 def _line(e: BaseException) -> str:
-    """An error in one line, without the addresses that `ast` has in the names of its nodes."""
-    text = _CODE.sub("code where a literal is expected", str(e)) or type(e).__name__
-    return printable(text).partition("\n")[0][:200]
+    """An error in one line; one that names an object of Python's parser is about code in a header."""
+    if _PARSED.search(str(e)):
+        return "expected a literal, got code"
+    return printable(str(e) or type(e).__name__).partition("\n")[0][:200]
 
 
 def _escape(name: str) -> str:

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple, TypeVar
 from uops.backends.contract import Backend, Capabilities, CompilerBackend
 from uops.backends.worker.frames import BadFrame, describe, one_line
 from uops.spec.errors import UopsError
-from uops.spec.untrusted import printable, suggest_names
+from uops.spec.suggest import suggest_names
+from uops.spec.untrusted import printable
 
 T = TypeVar("T")
 GROUP = "uops.backends"

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from uops.backends.contract import Backend, Capabilities, Inputs, Missing
+from uops.backends.contract import Backend, Capabilities, Deviation, Inputs, Missing
 from uops.interp import run
 from uops.spec.errors import Unsupported
-from uops.spec.ir.node import UOp
+from uops.spec.ir.dtypes import float32
+from uops.spec.ir.node import UOp, toposort
 from uops.spec.result import Result
 
 
@@ -47,6 +48,21 @@ class _Control(Interp):
 
     def spoil(self, value: Any, inputs: Inputs) -> Any:
         raise NotImplementedError
+
+
+class RefusingFloats(Interp):
+    """Declares everything, and refuses what has a float32."""
+
+    name = "control-refusing-floats"
+
+    def capabilities(self) -> Capabilities:
+        said = (Deviation("*", "*", level, "says nothing of refusals", "https://example.org") for level in ("strict", "core"))
+        return Capabilities(deviations=tuple(said))
+
+    def run(self, graph: UOp, inputs: Inputs) -> Result:
+        if any(u.dtype is float32 for u in toposort(graph)):
+            raise Unsupported(graph.op.name, "refusing")
+        return super().run(graph, inputs)
 
 
 class Empty(Interp):

@@ -177,7 +177,10 @@ def _serve(backend: str, path: list[str], pipe: Connection) -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)  # what foreign code prints is no part of ours
     for stream in (1, 2):
         os.dup2(nowhere, stream)
-    begin()
+    os.setsid()  # a signal to its group, or from the terminal, reaches one side alone
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    begin(parent.sentinel)
     sys.path.extend(path)
     instance = registry.get(backend)
     while True:

@@ -34,7 +34,7 @@ MOST_FAILURES = 5
 
 @dataclass(slots=True)
 class Verdict:
-    """One segment's."""
+    """One segment's; nothing was judged of one that was `refused`."""
 
     segment: Segment
     elements: int = 0
@@ -42,6 +42,7 @@ class Verdict:
     max_ulp: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     sets: dict[str, int] = field(default_factory=dict)
+    refused: bool = False
 
 
 class Expectation:

@@ -13,6 +13,9 @@ from typing import Any
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp
 
+#: The reason of a cell that the backend declares and refuses at run time.
+REFUSED = "refused"
+
 
 class Status(Enum):
     """What became of a cell. Only PASS counts as passed; UNSUPPORTED and NOT_RUN stay in the denominator of coverage."""
@@ -124,3 +127,17 @@ class CellResult:
     reason: str | None = None
     failures: list[Failure] = field(default_factory=list)
     sets: dict[str, int] = field(default_factory=dict)  # R31: elements by kind of allowed set
+
+    @property
+    def refused(self) -> bool:
+        """True if the backend refused a program of the cell, which it had declared: the cell fails."""
+        return self.status is Status.FAIL and self.reason == REFUSED
+
+    @property
+    def run(self) -> bool:
+        """True if something of the cell was judged: it passed or failed, and not by a refusal alone."""
+        return self.status in RAN and (self.elements > 0 or not self.refused)
+
+
+#: Statuses of cells whose program was started.
+RAN = frozenset({Status.PASS, Status.FAIL, Status.XFAIL})

@@ -1,9 +1,10 @@
 """Run a backend over the suite and decide every cell at both levels.
 
 Takes: a backend's name, a tier, a glob of rows. Gives: `Run`, with one `CellResult` per required cell and level. Cases run in
-worker processes: a crash, a hang, a trap or an exception fails the cells of its case, each with a reproducer, and nothing else. An
-elementwise case that ended so is run again class by class, and only the classes that end so alone fail. With a journal, each case
-is on the disk when it is decided, and what the journal holds already is not run again.
+worker processes: a crash, a hang, a trap or an exception fails the cells of its case, each with a reproducer, and nothing else. So
+does a refusal of what the backend declares, of which nothing counts as judged. An elementwise case that ended so is run again class
+by class, and only the classes that end so alone fail. With a journal, each case is on the disk when it is decided, and what the
+journal holds already is not run again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 from uops.backends.conformance.cases import cases
 from uops.backends.conformance.decided import Decided, heading, known
 from uops.backends.conformance.judge import Expectation, Verdict, judge
-from uops.backends.conformance.model import Case, Cell, CellResult, Failure, Level, Schedules, Segment, Status, Tier
+from uops.backends.conformance.model import REFUSED, Case, Cell, CellResult, Failure, Level, Schedules, Segment, Status, Tier
 from uops.backends.contract import Capabilities
 from uops.backends.registry import Introduction
 from uops.backends.testing.journal import Journal
@@ -179,6 +180,9 @@ def verdicts(expected: Expectation, outcome: client.Outcome, level: Level) -> li
     """What an outcome means for each segment of its case."""
     if outcome.status == "ok" and outcome.result is not None:
         return judge(expected, outcome.result, level)
+    if outcome.status == "unsupported":
+        refusal = Failure(expected.case.id, f"{REFUSED}: {outcome.message}")
+        return [Verdict(s, failures=[refusal], refused=True) for s in expected.case.segments]
     message = f"{outcome.status}: {outcome.message}"
     found = []
     for s in expected.case.segments:
@@ -191,12 +195,15 @@ def _merge(run: Run, case: Case, v: Verdict, level: Level, capable: Capabilities
     cell = case.cell(v.segment)
     r = run.cells[level][cell]
     status, reason = Status.PASS, None
-    if v.failed:
+    if v.refused:  # no declared deviation says so
+        status, reason = Status.FAIL, REFUSED
+    elif v.failed:
         deviation = capable.deviation(cell.row, dt.DTYPES[cell.dtype], level.value)
         status, reason = (Status.XFAIL, f"{deviation.reason} [{deviation.link}]") if deviation else (Status.FAIL, None)
+    if v.refused or v.failed:
         run.reproducers[case.id] = case
     fresh = r.status is Status.NOT_RUN
-    if fresh or _RANK[status] > _RANK[r.status]:
+    if fresh or v.refused or _RANK[status] > _RANK[r.status]:
         r.status, r.reason = status, reason
     r.elements += v.elements
     r.failed += v.failed

@@ -17,19 +17,19 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, Self
 
 import uops.backends
 from uops.backends import registry
 from uops.backends.arrays import decode_result, encode
 from uops.backends.registry import BrokenBackend, Introduction
-from uops.backends.worker.frames import MOST_BODY, MOST_WORDS, BadFrame, Frame, describe, one_line, pack, split_frame
-from uops.backends.worker.patience import Patience
+from uops.backends.worker.frames import MOST_BODY, MOST_WORDS, BadFrame, Frame, describe, name_of, one_line, pack, split_frame
+from uops.backends.worker.patience import PATIENCE, Patience
 from uops.spec.errors import SpecValueError
 from uops.spec.ir.node import UOp
 from uops.spec.ir.text import show
@@ -45,6 +45,8 @@ _TAIL = 2000
 _LIFE = 300
 #: Seconds in which a backend has to load and to say what it is; `UOPS_START_SECONDS` says otherwise.
 START = 60.0
+#: How many times these seconds a start may take that other processes keep from running: once, as the limit is one of the user's.
+START_PATIENCE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,8 @@ class Outcome:
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Seconds per case, seconds to start, bytes of address space (0: no limit). Seconds are those of
-    `uops.backends.worker.patience`: a process that others keep from running, or that is stopped, gets some more."""
+    `uops.backends.worker.patience`: a process that is stopped gets some more, and so does a case that other processes keep from
+    running."""
 
     timeout: float = 10.0
     start: float = field(default_factory=lambda: start_seconds(os.environ))
@@ -111,6 +114,7 @@ class Worker:
         self._settings = {"backend": backend, "options": dict(options or {}), "memory": limits.memory, "path": where}
         self._process: _WorkerProcess | None = None
         self._sent = 0
+        self._stopped = False
 
     def __enter__(self) -> Worker:
         return self
@@ -124,6 +128,12 @@ class Worker:
             self._process.end()
             self._process = None
         self._sent = 0
+
+    def stop(self) -> None:
+        """End the process at once, from any thread; what is asked of the worker raises BrokenBackend from now on."""
+        self._stopped = True
+        if (process := self._process) is not None:
+            process.kill()
 
     def version(self) -> str:
         """What the backend says that it is. Raises BrokenBackend."""
@@ -161,9 +171,21 @@ class Worker:
                 yield outcome
 
     def _ready(self) -> _WorkerProcess:
+        if self._stopped:
+            raise BrokenBackend(f"{self.backend}: the worker was stopped")
         if self._process is None:
-            self._process = _WorkerProcess(self._settings, self.limits, self._environment)
+            try:
+                self._process = _WorkerProcess(self._settings, self.limits, self._environment, self._begin)
+            except BaseException:
+                self._process = None
+                raise
         return self._process
+
+    def _begin(self, process: _WorkerProcess) -> None:
+        """Know the process before it has said what it is, so that it can be stopped."""
+        self._process = process
+        if self._stopped:
+            process.kill()
 
     def _lost(self, process: Process, case: Case, *, first: bool) -> Outcome:
         """The process did not answer: it hangs or is gone."""
@@ -184,52 +206,60 @@ class Process:
     frames and greets with what it is."""
 
     module: ClassVar[str] = "uops.backends.worker.serve"
-    #: Whether it is in a process group of its own, which a terminal's Ctrl-C does not reach.
-    alone: ClassVar[bool] = False
 
-    def __init__(self, settings: Mapping[str, Any], limits: Limits, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], limits: Limits, environment: Mapping[str, str],
+        begun: Callable[[Self], None] = lambda process: None,
+    ) -> None:  # fmt: skip
+        """Start it in a session of its own: a signal to its group, or from the terminal, reaches one side alone. `begun` hears of
+        the process before it has said what it is. Raises BrokenBackend."""
         read, give = _pipe()
         take, write = _pipe()
+        life, ours = os.pipe()
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
-        command = [sys.executable, "-m", self.module, str(read), str(write)]
-        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited: Ctrl-C is for us, who end the process
+        command = [sys.executable, "-m", self.module, str(read), str(write), str(life)]
+        held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited: held until the process asks for it
         try:
             self._popen = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(read, write),
-                env={**_environment(), **environment}, process_group=0 if self.alone else None,
+                command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, pass_fds=(read, write, life),
+                env={**_environment(), **environment}, start_new_session=True,
             )  # fmt: skip
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, held)
-            os.close(read)
-            os.close(write)
+            for end in (read, write, life):
+                os.close(end)
         self._pids = [self._popen.pid]
         os.set_blocking(give, False)
         self._requests = open(give, "wb", buffering=0)  # noqa: SIM115
         self._answers = open(take, "rb", buffering=0)  # noqa: SIM115
+        self._life = open(ours, "wb", buffering=0)  # noqa: SIM115
         self._readable, self._writable = select.poll(), select.poll()
         self._readable.register(take, select.POLLIN)
         self._writable.register(give, select.POLLOUT)
         self._buffer = bytearray()
         self._hung = False
         self._why = self._babbled = ""
-        self._most = limits.memory or MOST_BODY
-        self.give(dict(settings), b"", limits.start)
-        self.version = self._greeting(limits.start)
-
-    def _greeting(self, seconds: float) -> str:
-        first = self.receive(seconds)
-        if first is None:
-            raise BrokenBackend(f"the backend's process did not start: {one_line(self.post_mortem(seconds).message)}")
-        greeting = first[0]
+        self._most = 0  # a greeting has no body
         try:
-            if "broken" in greeting:
-                raise BrokenBackend(one_line(str(greeting["broken"])))
-            self.greeted(greeting)
-        except (BadFrame, BrokenBackend, LookupError, TypeError, ValueError, AttributeError) as e:
+            begun(self)
+            self.give(dict(settings), b"", limits.start, START_PATIENCE)
+            self.version = self._greeting(name_of(settings), limits.start)
+        except BaseException:  # Ctrl-C as well
             self.end(patience=0.0)
-            if isinstance(e, BrokenBackend):
-                raise
-            raise BrokenBackend(f"the backend's process did not say what it is: {describe(e)}") from None
+            raise
+        self._most = limits.memory or MOST_BODY
+
+    def _greeting(self, name: str, seconds: float) -> str:
+        first = self.receive(seconds, START_PATIENCE)
+        if first is None:
+            raise BrokenBackend(f"{name}: its process did not start: {one_line(self.post_mortem(seconds).message)}")
+        greeting = first[0]
+        if "broken" in greeting:
+            raise BrokenBackend(one_line(str(greeting["broken"])))
+        try:
+            self.greeted(greeting)
+        except (BadFrame, LookupError, TypeError, ValueError, AttributeError) as e:
+            raise BrokenBackend(f"{name}: its process did not say what it is: {describe(e)}") from None
         return str(greeting.get("ready", ""))
 
     def greeted(self, greeting: Mapping[str, Any]) -> None:
@@ -249,9 +279,9 @@ class Process:
             body += data
         self.give({"cases": headers}, bytes(body), seconds)
 
-    def give(self, header: Mapping[str, Any], body: bytes, seconds: float) -> None:
-        """Write one frame, which the process has `seconds` to read (`Limits`); the missing answer reports that it did not."""
-        view, patience = memoryview(pack(dict(header), body)), Patience(self._pids, seconds)
+    def give(self, header: Mapping[str, Any], body: bytes, seconds: float, starved: float = PATIENCE) -> None:
+        """Write one frame, which the process has `seconds` to read (`Patience`); the missing answer reports that it did not."""
+        view, patience = memoryview(pack(dict(header), body)), Patience(self._pids, seconds, starved)
         with contextlib.suppress(BrokenPipeError):
             while view and not self._hung:
                 written = self._requests.write(view)  # None where the pipe is full
@@ -259,9 +289,9 @@ class Process:
                     self._hung, self._why = True, patience.why
                 view = view[written or 0 :]
 
-    def receive(self, seconds: float) -> Frame | None:
-        """The next answer, or None if the process ended, had `seconds` (`Limits`) or wrote what is no frame."""
-        patience = Patience(self._pids, seconds)
+    def receive(self, seconds: float, starved: float = PATIENCE) -> Frame | None:
+        """The next answer, or None if the process ended, had `seconds` (`Patience`) or wrote what is no frame."""
+        patience = Patience(self._pids, seconds, starved)
         try:
             while (found := split_frame(self._buffer, self._most)) is None:
                 if not self._hung and not patience.is_ready_in_time(self._readable):
@@ -316,7 +346,9 @@ class Process:
         self._popen.kill()
 
     def end(self, patience: float = 2.0) -> None:
-        """Close the pipes, which asks the process to end; kill it if it does not."""
+        """Close the pipes, which asks the process to end; kill it if it does not, and what it has started."""
+        if self._log.closed:
+            return
         self._requests.close()
         self._answers.close()
         try:
@@ -324,6 +356,9 @@ class Process:
         except subprocess.TimeoutExpired:
             self._popen.kill()
             self._popen.wait()
+        self._life.close()
+        with contextlib.suppress(OSError):  # its number stays that of the group while a process is in it
+            os.killpg(self._popen.pid, signal.SIGKILL)
         self._log.close()
 
 
@@ -418,13 +453,15 @@ def run_all(
 ) -> Iterator[Outcome]:
     """Outcomes in the order of `cases`, from `jobs` workers that take `batch` cases at a time. `cases` is read as it is needed.
     `environment` is what their processes have beside ours."""
-    local = threading.local()
+    local, over = threading.local(), threading.Event()
     workers: list[Worker] = []
 
     def work(chunk: list[Case]) -> list[Outcome]:
         if not hasattr(local, "worker"):
             local.worker = Worker(backend, options, limits, path, environment)
             workers.append(local.worker)
+        if over.is_set():
+            local.worker.stop()
         return list(local.worker.run_batch(chunk))
 
     source = iter(cases)
@@ -438,6 +475,11 @@ def run_all(
                     yield from pending.popleft().result()
             while pending:
                 yield from pending.popleft().result()
+        except BaseException:  # Ctrl-C, or nobody wants more: what is at work is not waited for
+            over.set()
+            for worker in list(workers):
+                worker.stop()
+            raise
         finally:
             for waiting in pending:
                 waiting.cancel()

@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from uops.spec.errors import UopsError
 from uops.spec.untrusted import BadFile, parse_json, printable
 
-#: Bytes of a header and of a body, at most.
-MOST_HEADER, MOST_BODY = 1 << 28, 1 << 36
+#: What a frame begins with. No text does, so whatever else a process prints is noticed at its first byte.
+MARK = b"\xf5uop"
+#: Bytes of a header and of a body, at most; such a header is read in seconds.
+MOST_HEADER, MOST_BODY = 1 << 26, 1 << 36
 #: Characters of a message, at most: what follows them is left out.
 MOST_WORDS = 4000
-_SIZES = struct.Struct("<IQ")
+#: What a KeyboardInterrupt is called that foreign code raised.
+INTERRUPT = "KeyboardInterrupt, without anybody's Ctrl-C"
+_SIZES = struct.Struct("<4sIQ")
 #: Bytes that are asked of a stream at a time, so that no more is allocated than comes.
 _CHUNK = 1 << 20
 
@@ -31,7 +36,7 @@ class BadFrame(UopsError, ValueError):
 def pack(header: dict[str, Any], body: bytes = b"") -> bytes:
     """Spell one frame."""
     text = json.dumps(header, separators=(",", ":")).encode()
-    return _SIZES.pack(len(text), len(body)) + text + body
+    return _SIZES.pack(MARK, len(text), len(body)) + text + body
 
 
 def read_frame(stream: BinaryIO) -> Frame | None:
@@ -54,6 +59,7 @@ def _read_up_to(stream: BinaryIO, size: int) -> bytes:
 
 def split_frame(data: bytes | bytearray, most: int = MOST_BODY) -> tuple[Frame, int] | None:
     """The first frame in `data` and its length, or None while it is incomplete. Raises BadFrame, also for a body above `most`."""
+    _check_mark(data)
     if len(data) < _SIZES.size:
         return None
     text, body = _unpack_sizes(data, most)
@@ -64,10 +70,18 @@ def split_frame(data: bytes | bytearray, most: int = MOST_BODY) -> tuple[Frame, 
 
 
 def _unpack_sizes(data: bytes | bytearray, most: int) -> tuple[int, int]:
-    text, body = _SIZES.unpack_from(data)
+    _check_mark(data)
+    _, text, body = _SIZES.unpack_from(data)
     if text > MOST_HEADER or body > most:
         raise BadFrame(f"a frame of {text:,} and {body:,} bytes, where at most {MOST_HEADER:,} and {most:,} are read")
     return text, body
+
+
+def _check_mark(data: bytes | bytearray) -> None:
+    """Raise BadFrame unless `data` begins as a frame does, as far as it goes."""
+    found = bytes(data[: len(MARK)])
+    if not MARK.startswith(found):
+        raise BadFrame(f"expected a frame, got bytes that begin with {found!r}")
 
 
 def header_of(text: bytes) -> dict[str, Any]:
@@ -100,6 +114,12 @@ def printable_texts(value: Any) -> Any:
     return {printable(k): printable_texts(v) for k, v in value.items()} if isinstance(value, dict) else value
 
 
+def name_of(settings: Mapping[str, Any]) -> str:
+    """The backend that a first frame names, itself or in its `setup`, as one line."""
+    found = settings.get("setup", settings)
+    return one_line(str(found.get("backend", "?") if isinstance(found, Mapping) else "?"))
+
+
 def one_line(text: str) -> str:
     """The words of a text on one line, cut off where they are too many."""
     line = " ".join(printable(text[: 4 * MOST_WORDS]).split())
@@ -116,5 +136,6 @@ def message_of(e: BaseException) -> str:
 
 
 def describe(e: BaseException) -> str:
-    """An exception as one line: its class and what it says."""
-    return one_line(f"{type(e).__name__}: {message_of(e)}")
+    """An exception as one line: its class and what it says, if it says something."""
+    text = message_of(e)
+    return one_line(f"{type(e).__name__}: {text}" if text else type(e).__name__)

@@ -22,10 +22,11 @@ LOOK, LATE = 1.0, 2.0
 
 
 class Patience:
-    """The seconds that processes have together, from now on; `why` says what they were not enough for."""
+    """The seconds that processes have together, from now on; `why` says what they were not enough for. Those that others keep from
+    running have at most `starved` times as many."""
 
-    def __init__(self, pids: Sequence[int], seconds: float) -> None:
-        self._pids, self._seconds = tuple(pids), seconds
+    def __init__(self, pids: Sequence[int], seconds: float, starved: float = PATIENCE) -> None:
+        self._pids, self._seconds, self._most = tuple(pids), seconds, seconds * starved
         self._used = self._total_usage()[0]
         self._waited = self._stopped = 0.0
         self.why = f"no answer within {seconds:g} s"
@@ -41,7 +42,7 @@ class Patience:
             if stopped and self._stopped >= STOPPED:
                 self.why = f"stopped by a signal, and not continued within {STOPPED:g} s"
                 return False
-            starved = "R" in states and self._waited - self._stopped < self._seconds * PATIENCE
+            starved = "R" in states and self._waited - self._stopped < self._most
             if used - self._used >= self._seconds or not (stopped or starved):
                 return False
             before = self._waited

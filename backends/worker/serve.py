@@ -1,23 +1,27 @@
 """The process in which a backend is judged: reads batches of cases, answers each as soon as it is done.
 
-Started by `uops.backends.worker.client` as `python -m uops.backends.worker.serve READ WRITE`, the two numbers being inherited pipe
+Started by `uops.backends.worker.client` as `python -m uops.backends.worker.serve READ WRITE LIFE`, the numbers being inherited pipe
 ends; frames are those of `uops.backends.worker.frames`. Every exception is an answer; whatever ends the process is for the other
-side to see.
+side to see. Nobody writes to LIFE: it closes when the other side ends, and this process and all of its group end then, too.
 """
 
 from __future__ import annotations
 
 import faulthandler
+import fcntl
 import os
 import resource
+import signal
 import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from uops.backends.worker.frames import BadFrame, describe, one_line, pack, read_frame
+from uops.backends.worker.frames import INTERRUPT, BadFrame, describe, name_of, one_line, pack, read_frame
+from uops.spec.errors import UopsError
 
 if TYPE_CHECKING:
     from uops.backends.contract import Backend
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
 def main(arguments: list[str]) -> None:
     """Serve until the request pipe is closed."""
     with open(int(arguments[0]), "rb") as requests, open(int(arguments[1]), "wb", buffering=0) as answers:
+        begin(int(arguments[2]))
         try:
             serve(requests, answers)
         except (BadFrame, MemoryError) as e:  # what was asked cannot be read
@@ -35,7 +40,6 @@ def main(arguments: list[str]) -> None:
 
 def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
     """The first frame says which backend, the others are batches."""
-    begin()
     first = read_frame(requests)
     if first is None:
         return
@@ -44,7 +48,7 @@ def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
         backend = load(settings)
         ready = pack(backend.introduction.to_json())
     except BaseException as e:  # also what foreign code raises to end a process
-        answers.write(pack({"broken": _explain(e)}))
+        answers.write(pack({"broken": explain(settings, e)}))
         return
     answers.write(ready)
     while (batch := read_frame(requests)) is not None:
@@ -55,11 +59,31 @@ def serve(requests: BinaryIO, answers: IO[bytes]) -> None:
             answers.write(_answer(backend.backend, case, batch[1]))
 
 
-def begin() -> None:
-    """Let this process end with its parent, and before others where memory is short. Foreign code runs only after this."""
+def begin(life: int) -> None:
+    """Let this process end with the one that started it, and before others where memory is short. Foreign code runs only after
+    this."""
     faulthandler.enable(all_threads=False)
-    threading.Thread(target=end_with_parent, args=(os.getppid(),), daemon=True).start()
+    end_with(life)
     offer_to_be_killed()
+
+
+def end_with(life: int) -> None:
+    """Kill the group of this process, which leads it, when the other end of the pipe is closed.
+
+    The system does so, where it can: foreign code may let no other thread run. Elsewhere a thread does.
+    """
+    with suppress(AttributeError, OSError):
+        fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
+        fcntl.fcntl(life, fcntl.F_SETSIG, signal.SIGKILL)
+        fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
+    threading.Thread(target=_kill_group_after, args=(life,), daemon=True).start()
+
+
+def _kill_group_after(life: int) -> None:
+    """Wait for the end of a pipe; while this waits, it stays open, whatever foreign code closes."""
+    with suppress(OSError):
+        os.read(life, 1)
+        os.killpg(0, signal.SIGKILL)
 
 
 class LoadedBackend(NamedTuple):
@@ -81,11 +105,11 @@ def load(settings: dict[str, Any]) -> LoadedBackend:
     return LoadedBackend(backend, registry.introduce(settings["backend"], backend))
 
 
-def _explain(e: BaseException) -> str:
-    """Explain why a backend cannot be loaded, with the innermost frames unless the registry raised the error."""
-    from uops.backends.registry import BrokenBackend, UnknownBackend
-
-    return one_line(str(e)) if isinstance(e, BrokenBackend | UnknownBackend) else _describe(e)
+def explain(settings: Mapping[str, Any], e: BaseException) -> str:
+    """Explain in one line why the backend that a first frame names cannot be loaded."""
+    if isinstance(e, UopsError):
+        return one_line(str(e))
+    return one_line(f"{name_of(settings)}: {INTERRUPT if isinstance(e, KeyboardInterrupt) else describe(e)}")
 
 
 def _answer(backend: Any, case: dict[str, Any], body: bytes) -> bytes:

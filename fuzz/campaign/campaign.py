@@ -152,12 +152,19 @@ class Campaign:
 
     def run(self, progress: Progress | None = None) -> Summary:
         """Run to the end, or to Ctrl-C. A thread that does not end in time is left alone: it gets no answer any more."""
-        threads = [threading.Thread(target=self._work, daemon=True) for _ in range(self.crew.jobs)]
+        over = threading.Semaphore(0)  # Ctrl-C in Thread.join would make a thread that runs pass for one that has ended
+
+        def work() -> None:
+            self._work()
+            over.release()
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(self.crew.jobs)]
         for t in threads:
             t.start()
+        running = len(threads)
         try:
-            while any(t.is_alive() for t in threads):
-                threads[0].join(0.1) if threads[0].is_alive() else time.sleep(0.1)
+            while running:
+                running -= over.acquire(timeout=0.1)
                 if progress:
                     progress(self)
                 if (left := self._left) is not None and left < -GRACE:

@@ -207,7 +207,7 @@ class Bench:
             except Refused as e:
                 c.counts[f"refused:{_reason(e)}"] += 1
                 taken = False
-            if judged := any(c.counts[f"oracle:{o.name}"] for o in self.oracles if o.name not in oracles.OF_PROGRAMS):
+            if judged := any(c.counts[f"oracle:{o.name}"] for o in self.oracles if oracles.judges(o.name, self.setup.backend)):
                 c.counts["judged"] += 1
             if taken or judged:
                 _cover(c)

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from uops.backends.registry import BrokenBackend
 from uops.backends.worker.client import Limits, Outcome, Process, how_ended
 from uops.backends.worker.frames import BadFrame, Frame, describe
 from uops.fuzz.campaign.examine import MACHINE_CODE, Json, Place, Setup, Triaged, made_of
@@ -72,17 +71,6 @@ class _Serving(Process):
     module: ClassVar[str] = "uops.fuzz.campaign.serve"
     compiler = together = False
     declared = EVERYTHING
-
-    def __init__(
-        self, settings: Mapping[str, Any], limits: Limits, environment: Mapping[str, str], begun: Callable[[_Serving], None]
-    ) -> None:
-        """`begun` hears of the process before it has said what it is. Raises BrokenBackend."""
-        self._begun = begun
-        super().__init__(settings, limits, environment)
-
-    def _greeting(self, seconds: float) -> str:
-        self._begun(self)
-        return super()._greeting(seconds)
 
     def kill(self) -> None:
         """End both, from any thread: a child that lets no other thread run would keep the pipe open, and never end."""
@@ -416,7 +404,7 @@ class Examiner:
             settings: dict[str, Any] = {"setup": self.setup.to_json(), "memory": self.limits.memory, "path": self.setup.path}
             try:
                 self._process = _Serving(settings, self.limits, _ENVIRONMENT, self._begun)
-            except BrokenBackend:
+            except BaseException:
                 self._process = None
                 self.require_open()
                 raise

@@ -18,7 +18,7 @@ from uops.backends.conformance.report.page import HERE as STYLES
 from uops.backends.conformance.report.page import number
 from uops.compiler.rewrite.rules import INDEXING
 from uops.fuzz.campaign.examine import WIDTHS
-from uops.fuzz.oracles.oracles import DEFAULT, OF_PROGRAMS, ORACLES
+from uops.fuzz.oracles.oracles import DEFAULT, ORACLES, judges
 from uops.spec.ir import dtypes as dt
 from uops.spec.rows.rows import ROWS
 from uops.spec.untrusted import read_text, write_text
@@ -72,7 +72,14 @@ def unheard(s: Summary) -> list[str]:
 
 def was_judged(s: Summary) -> bool:
     """Whether anything that the subject does was judged, and not programs and the interpreter alone."""
-    return any(s.counts[f"oracle:{o}"] for o in s.setup.oracles if o not in OF_PROGRAMS) or bool(s.raw)
+    return any(s.counts[f"oracle:{o}"] for o in s.setup.oracles if judges(o, s.setup.backend)) or bool(s.raw)
+
+
+def describe_unjudged(s: Summary) -> str:
+    """Describe a campaign in which nothing that the subject does was judged: who was asked, and of what."""
+    asked = [f"{o} ({s.counts[f'oracle:{o}']:,})" for o in s.setup.oracles if s.counts[f"oracle:{o}"]]
+    of = f": {', '.join(asked)} judged programs and the interpreter alone" if asked else ": no oracle judged a case"
+    return f"nothing that {s.setup.backend} does was judged{of}"
 
 
 def grouped(counts: Counter[str]) -> Json:

@@ -1,6 +1,6 @@
 """The processes in which cases are made and judged; `uops.fuzz.campaign.process` is the other side.
 
-Started as `python -m uops.fuzz.campaign.serve READ WRITE`, two inherited pipe ends; frames as in `uops.backends.worker.serve`. The
+Started as `python -m uops.fuzz.campaign.serve READ WRITE LIFE`, three inherited pipe ends as in `uops.backends.worker.serve`. The
 first frame is {setup, memory, path}. This process imports what is needed and serves by a child, which greets with {ready, declared,
 compiler, together, pid}; when a child ends, another one takes its place after {died: status}, which costs a tenth of a new process.
 A child answers, one at a time:
@@ -30,13 +30,12 @@ from collections import Counter
 from typing import IO, BinaryIO
 
 from uops.backends import registry
-from uops.backends.worker.frames import BadFrame, describe, one_line, pack, read_frame
-from uops.backends.worker.serve import end_with_parent, limit, offer_to_be_killed
+from uops.backends.worker.frames import BadFrame, pack, read_frame
+from uops.backends.worker.serve import end_with, end_with_parent, explain, limit, offer_to_be_killed
 from uops.fuzz.campaign.examine import Bench, Examined, Json, Setup
 from uops.fuzz.generate import kinds
 from uops.fuzz.reduce.reproducer import from_packet, to_packet
 from uops.interp.allowed import allowed
-from uops.spec.errors import UopsError
 
 #: Cases between two collections of garbage, which graphs make much of.
 COLLECT = 64
@@ -52,7 +51,8 @@ _LOOK = 0.01
 
 def main(arguments: list[str]) -> None:
     """Serve until the request pipe is closed."""
-    read, write = (int(a) for a in arguments)
+    read, write, life = (int(a) for a in arguments)
+    end_with(life)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the other side, which ends this one
     with open(write, "wb", buffering=0) as answers, open(read, "rb", buffering=0) as requests:
         first = read_frame(requests)  # nothing is read ahead, as it would be lost with a child
@@ -61,15 +61,10 @@ def main(arguments: list[str]) -> None:
         try:
             _prepare(first[0])
         except BaseException as e:  # also what foreign code raises to end a process
-            answers.write(pack({"broken": _explain(e)}))
+            answers.write(pack({"broken": explain(first[0], e)}))
             return
         while (status := _life(first[0], requests, answers)) != 0:
             answers.write(pack({"died": status}))
-
-
-def _explain(e: BaseException) -> str:
-    """Explain in one line why a backend cannot be loaded."""
-    return one_line(str(e)) if isinstance(e, UopsError) else describe(e)
 
 
 def _prepare(settings: Json) -> None:
@@ -125,7 +120,7 @@ class Server:
             subject = self.bench.subject
             version = registry.version(subject.name, subject.backend)
         except BaseException as e:
-            self.tell({"broken": _explain(e)})
+            self.tell({"broken": explain(settings, e)})
             return
         self.tell({"ready": version, "declared": self.bench.declared.to_json(), "pid": os.getpid(),
                    "compiler": subject.target is not None, "together": self.bench.together})  # fmt: skip

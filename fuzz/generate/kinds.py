@@ -30,7 +30,7 @@ from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass
-from uops.spec.untrusted import suggest_names
+from uops.spec.suggest import suggest_names
 from uops.spec.verify.dialects import Dialect
 
 #: Changes whenever some (seed, k, kinds, declared) gives another case.

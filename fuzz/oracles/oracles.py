@@ -47,7 +47,7 @@ from uops.spec.ir.node import UOp, toposort
 from uops.spec.ir.ops import Op
 from uops.spec.ir.record import dataclass as record
 from uops.spec.result import Result
-from uops.spec.untrusted import suggest_names
+from uops.spec.suggest import suggest_names
 from uops.spec.verify.dialects import Dialect
 from uops.spec.verify.verifier import verify
 
@@ -386,10 +386,16 @@ ORACLES: dict[str, Oracle] = {o.name: o for o in (
 # fmt: on
 #: Who objects where no oracle was asked: a program that cannot be made, a process that ends.
 GENERATOR, PROCESS = "generator", "process"
-#: Those that look at programs and at the interpreter alone: whatever they say, nothing of the subject was judged.
+#: Those that look at programs and at the interpreter alone: whatever they say, nothing of another subject was judged.
 OF_PROGRAMS = frozenset({"form", "reference", "orders", "legalized"})
+#: Of these, those that compare what the interpreter gives: where it is the subject, they judge it.
+OF_INTERPRETER = frozenset({"orders", "legalized"})
 #: What a campaign asks where nothing is said.
 DEFAULT = tuple(ORACLES)
+
+
+#: The interpreter, as a backend.
+INTERP = "interp"
 
 
 class UnknownOracle(UopsError, LookupError):
@@ -402,6 +408,11 @@ def named(names: Sequence[str]) -> tuple[Oracle, ...]:
     if missing:
         raise UnknownOracle(f"no oracle is called {missing[0]!r}; known: {', '.join(ORACLES)}{suggest_names(missing[0], ORACLES)}")
     return tuple(o for o in ORACLES.values() if o.name in names)
+
+
+def judges(oracle: str, backend: str) -> bool:
+    """Return True if the oracle judges what the backend called `backend` does."""
+    return oracle not in OF_PROGRAMS or (backend == INTERP and oracle in OF_INTERPRETER)
 
 
 def chosen(names: Sequence[str], subject: Subject, against: Subject | None) -> tuple[Oracle, ...]:

@@ -6,7 +6,7 @@ answer. `printable` makes text safe for a terminal and for a file in UTF-8. Noth
 """
 
 from uops.spec.untrusted.form import Either, misfit
-from uops.spec.untrusted.printable import printable, quote_name, suggest_names
+from uops.spec.untrusted.printable import printable, quote_name
 from uops.spec.untrusted.reader import BadFile, describe_path, open_file, parse_json, read_bytes, read_json, read_text
 from uops.spec.untrusted.sealed import Damaged, seal, unseal
 from uops.spec.untrusted.writer import SCRATCH, write_bytes, write_text
@@ -16,5 +16,5 @@ __all__ = [
     "SCRATCH", "write_bytes", "write_text",
     "Damaged", "seal", "unseal",
     "Either", "misfit",
-    "printable", "quote_name", "suggest_names",
+    "printable", "quote_name",
 ]  # fmt: skip

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterable
 
 #: Controls but tab and newline (C0, DEL, C1), marks that reorder or hide text, separators of lines, and lone surrogates.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -22,12 +20,6 @@ def printable(text: str) -> str:
 def quote_name(name: str) -> str:
     """Return somebody's name of something as part of one line: `printable`, with tabs and newlines as escapes, too."""
     return printable(name).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def suggest_names(name: str, names: Iterable[str]) -> str:
-    """Return what a message says of names like one that is unknown, `; did you mean a or b?`, or nothing."""
-    close = difflib.get_close_matches(name.lower(), sorted(names), n=3)
-    return f"; did you mean {' or '.join(map(quote_name, close))}?" if close else ""
 
 
 def _escape(match: re.Match[str]) -> str:

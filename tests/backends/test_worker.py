@@ -1,13 +1,14 @@
 """Worker processes: every way a case can end is an outcome, and the rest of the batch goes on."""
 
 import os
+import select
 import signal
 import struct
 import subprocess
 import sys
-import textwrap
 import threading
 import time
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,12 +19,14 @@ import pytest
 import uops
 from uops.backends.registry import BrokenBackend
 from uops.backends.worker.client import STATUSES, Case, Limits, Process, Worker, run_all
+from uops.backends.worker.frames import MARK
+from uops.backends.worker.patience import Patience
 from uops.spec.ir import build as B
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.text import show
 
 FAKE = """
-import ctypes, os, signal, sys, time
+import ctypes, os, pathlib, signal, subprocess, sys, time
 import numpy as np
 from uops.backends.contract import Backend, Capabilities
 from uops.backends.worker.guard import Guarded, Side
@@ -51,6 +54,12 @@ class Fake(Backend):
     def do_exit(self, inputs): os._exit(3)
     def do_leave(self, inputs): raise SystemExit("bye")
     def do_hang(self, inputs): time.sleep(1000)
+    def do_hold(self, inputs): ctypes.PyDLL(None).sleep(1000)
+    def do_group(self, inputs): os.killpg(0, signal.SIGTERM); time.sleep(1000)
+    def do_breed(self, inputs):
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+        pathlib.Path(os.environ["FAKE_CHILD"]).write_text(str(child.pid))
+    def do_breed_and_hold(self, inputs): self.do_breed(inputs); self.do_hold(inputs)
     def do_spin(self, inputs): np.arange(1 << 20); [None for _ in iter(int, 1)]
     def do_trap(self, inputs): raise Trap("out of bounds")
     def do_unsupported(self, inputs): raise Unsupported("Sin", "fake")
@@ -117,6 +126,7 @@ def case(*flags: str) -> Case:
         ("do_exit", "crash", "exited with status 3", None),
         ("do_leave", "crash", "bye", None),
         ("do_hang", "timeout", "no answer within 1 s", None),
+        ("do_group", "crash", "SIGTERM", "SIGTERM"),
         ("do_spin", "timeout", "no answer within 1 s", None),
         ("do_trap", "trap", "out of bounds", None),
         ("do_unsupported", "unsupported", "fake does not support Sin", None),
@@ -182,11 +192,14 @@ class Babbling(Fake):
 @pytest.mark.parametrize(
     ("says", "word"),
     [
-        (b"\xff" * 64, "bytes, where at most"),
-        (b"\2" + bytes(7) + b"\0\0\0\x10", "bytes, where at most"),
-        (struct.pack("<IQ", 3, 0) + b"[1]", "holds list"),
-        (struct.pack("<IQ", 3, 0) + b"}\x1b{", "no JSON"),
-        (struct.pack("<IQ", 2, 0) + b"{}", "status None"),
+        (b"\xff" * 64, "expected a frame, got bytes that begin with"),
+        (b"a", "expected a frame, got bytes that begin with b'a'"),
+        (b"\1\0\0", "expected a frame, got bytes that begin with b'\\x01\\x00\\x00'"),
+        (MARK + b"\xff" * 64, "bytes, where at most"),
+        (MARK + b"\2" + bytes(7) + b"\0\0\0\x10", "bytes, where at most"),
+        (MARK + struct.pack("<IQ", 3, 0) + b"[1]", "holds list"),
+        (MARK + struct.pack("<IQ", 3, 0) + b"}\x1b{", "no JSON"),
+        (MARK + struct.pack("<IQ", 2, 0) + b"{}", "status None"),
     ],
 )
 def test_a_process_that_babbles_is_ended_at_once_and_said_so(path: list[str], tmp_path: Path, says: bytes, word: str) -> None:
@@ -235,7 +248,7 @@ def test_a_crash_that_an_earlier_case_prepared_says_so(worker: Worker) -> None:
 def test_a_program_that_is_no_text_of_ours_is_an_error(worker: Worker) -> None:
     bad, good = worker.run_batch([Case("%0 = nonsense ]["), Case(show(GRAPH), {"p0": X})])
     assert (bad.status, good.status) == ("error", "ok")
-    assert "SpecError" in bad.message
+    assert "SpecValueError" in bad.message
 
 
 @pytest.mark.parametrize("factory", ["Wrong", "Strange"])
@@ -328,34 +341,112 @@ def test_run_all_reads_cases_as_it_needs_them_and_stops_when_asked(path: list[st
 
 
 ORPHAN = """
-import sys, time
+import sys
 from uops.backends.worker.client import Case, Limits, Worker
-import numpy as np
 worker = Worker("fake_backends:Fake", limits=Limits(timeout=100), path=[sys.argv[1]])
 worker.version()
 print(worker._process._popen.pid, flush=True)
-worker.run(Case("", {})) if len(sys.argv) > 3 else worker._process._write(open(sys.argv[2], "rb").read())
-time.sleep(100)
+worker.run(Case(sys.argv[2], {"p0": 1, sys.argv[3]: 1}))
 """
 
 
-def test_a_hanging_worker_does_not_outlive_its_parent(path: list[str], tmp_path: Path) -> None:
-    from uops.backends.arrays import encode
-    from uops.backends.worker.frames import pack
+@pytest.mark.parametrize("does", ["do_hang", "do_hold", "do_breed_and_hold"])
+def test_a_killed_parent_leaves_no_process_whatever_its_worker_does(path: list[str], tmp_path: Path, does: str) -> None:
+    """A worker that lets no other thread run is ended by the system, and so is what it has started."""
+    bred = tmp_path / "bred"
+    environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1]), "FAKE_CHILD": str(bred)}
+    command = [sys.executable, "-c", ORPHAN, path[0], show(GRAPH), does]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        left = [int(parent.stdout.readline())]
+        if "breed" in does:
+            assert holds(lambda: bred.exists() and bred.read_text() != "")
+            left.append(int(bred.read_text()))
+        assert holds(lambda: sleeps(left[0]))
+        parent.kill()
+    assert holds(lambda: not any(map(alive, left)))
 
-    header, body = encode({"p0": X, "do_hang": 1})
-    (tmp_path / "frame").write_bytes(pack({"cases": [{"program": show(GRAPH), "inputs": header}]}, body))
-    environment = {**os.environ, "PYTHONPATH": str(Path(uops.__file__).parents[1])}
-    command = [sys.executable, "-c", textwrap.dedent(ORPHAN), path[0], str(tmp_path / "frame")]
-    parent = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    child = int(parent.stdout.readline())
-    parent.kill()
-    parent.wait()
-    deadline = time.monotonic() + 10
-    while alive(child) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(child)
+
+def test_a_worker_that_is_closed_leaves_nothing_that_it_has_started(
+    path: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_CHILD", str(tmp_path / "bred"))
+    with Worker("fake_backends:Fake", path=path) as w:
+        assert w.run(case("do_breed")).status == "ok"
+        bred = int((tmp_path / "bred").read_text())
+        assert alive(bred)
+    assert holds(lambda: not alive(bred))
+
+
+@pytest.mark.parametrize("module", ["uops.backends.worker.serve", "uops.fuzz.campaign.serve", "uops.cli.apart"])
+def test_every_process_of_foreign_code_leads_a_session_of_its_own(tmp_path: Path, module: str) -> None:
+    (tmp_path / "talks.py").write_text("import os\nraise RuntimeError(f'{os.getsid(0)} {os.getpgrp()} {os.getppid()}')")
+
+    class Talking(Process):
+        pass
+
+    Talking.module = module
+    setup = {"backend": "talks:Backend", "seed": 0, "kinds": ["tensor"], "oracles": []}
+    settings = {"backend": "talks:Backend", "options": {}, "setup": setup, "memory": 0, "path": [str(tmp_path)], "arguments": []}
+    with pytest.raises(BrokenBackend, match=r"talks:Backend.*RuntimeError: ") as caught:
+        Talking(settings, Limits(), {})
+    session, group, parent = map(int, str(caught.value).rpartition(": ")[2].split())
+    assert session == group != os.getpgrp() and parent == os.getpid()
+
+
+def test_an_interrupted_start_leaves_no_process(path: list[str]) -> None:
+    begun: list[Process] = []
+
+    def interrupt(process: Process) -> None:
+        begun.append(process)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        Process({"backend": "fake_backends:Slow", "options": {}, "memory": 0, "path": path}, Limits(), {}, interrupt)
+    assert begun[0]._popen.returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("does", ["do_hang", "do_hold"])
+def test_outcomes_that_nobody_wants_any_more_are_not_waited_for(path: list[str], does: str) -> None:
+    cases = [case(), *[case(does)] * 8]
+    outcomes = run_all("fake_backends:Fake", cases, batch=1, limits=Limits(timeout=100.0), path=path)
+    assert next(outcomes).status == "ok"
+    start = time.monotonic()
+    outcomes.close()
+    assert time.monotonic() - start < 10.0
+
+
+@pytest.mark.parametrize(("seconds", "starved", "most"), [(0.5, 1.0, 0.75), (0.5, 3.0, 2.0)])
+def test_a_process_that_others_keep_from_running_has_its_seconds_so_many_times(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, starved: float, most: float
+) -> None:
+    """A start has them once: its limit is one of the user's."""
+    monkeypatch.setattr("uops.backends.worker.patience._usage", lambda pid: (0.0, {"R"}))
+    monkeypatch.setattr("uops.backends.worker.patience.LOOK", 0.125)
+    start = time.monotonic()
+    assert not Patience((0,), seconds, starved).is_ready_in_time(select.poll())
+    assert seconds * starved <= time.monotonic() - start < most + 1.0
+
+
+def test_a_start_that_others_keep_from_running_ends_at_its_limit(path: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("uops.backends.worker.patience._usage", lambda pid: (0.0, {"R"}))
+    start = time.monotonic()
+    with pytest.raises(BrokenBackend, match="fake_backends:Slow: its process did not start: no answer within 1 s"):
+        Worker("fake_backends:Slow", limits=Limits(start=1.0), path=path).version()
+    assert time.monotonic() - start < 6.0
+
+
+def holds(claim: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Return True once the claim holds, False if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not (found := claim()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+def sleeps(pid: int) -> bool:
+    """Return True if the main thread of a process is in a call of `sleep`."""
+    return "nanosleep" in Path(f"/proc/{pid}/wchan").read_text()
 
 
 def alive(pid: int) -> bool:

@@ -99,7 +99,7 @@ def test_a_failing_cell_has_status_1_and_a_reproducer(uops: Uops, suite: Any, tm
     ("status", "code"), [(Status.PASS, 0), (Status.UNSUPPORTED, 0), (Status.XFAIL, 0), (Status.NOT_RUN, 1), (Status.FAIL, 1)]
 )
 def test_declared_gaps_do_not_fail_a_run(uops: Uops, suite: Any, status: model.Status, code: int) -> None:
-    suite.statuses[ADD] = Status.FAIL
+    suite.statuses[ADD] = status
     assert uops("conform", "--backend", "interp").exit_code == code
 
 

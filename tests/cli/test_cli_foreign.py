@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import click
 import pytest
 from click.testing import Result
 
+import uops as package
 from uops.backends import registry
 from uops.cli import main
 from uops.cli.common import _complete_backend
@@ -36,6 +40,15 @@ MODULES = {
     "group": ("raise BaseExceptionGroup('several', [SystemExit(0)])", "BaseExceptionGroup: several"),
     "syntax": ("def f(:\n", "SyntaxError"),
     "dies": ("import os; os._exit(0)", "exited with status 0"),
+    "kills": ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "ended by SIGKILL"),
+    "kills_group": ("import os, signal; os.killpg(0, signal.SIGTERM)", "ended by SIGTERM"),
+    "prints": ("import sys, os, time; os.write(int(sys.argv[2]), b'a line\\n'); time.sleep(1000)", "begin with b'a li'"),
+    "floods": ("import sys, os\nwhile True: os.write(int(sys.argv[2]), b'\\0' * 4096)", "cannot be read"),
+    "swells": (
+        "import sys, os, struct\nfrom uops.backends.worker.frames import MARK\n"
+        "os.write(int(sys.argv[2]), MARK + struct.pack('<IQ', 2, 1 << 31))\nwhile True: os.write(int(sys.argv[2]), bytes(4096))",
+        "at most 67,108,864 and 0 are read",
+    ),
     "hangs": ("import time; time.sleep(1000)", "no answer within"),
     "closes": ("import os; os.closerange(0, 1000)", "did not start"),
     "babbles": ("import sys, os; os.write(int(sys.argv[2]), b'\\xff' * 64); os._exit(0)", "cannot be read"),
@@ -71,6 +84,7 @@ def judge(result: Result, word: str, status: int = 2) -> None:
     assert result.exit_code == status, result.output
     assert word in result.stderr and result.stderr.count("\n") == 1, result.stderr
     assert result.stderr.startswith("Error: ") and "\x1b" not in result.stderr and result.stdout == ""
+    assert "<frozen" not in result.stderr and "Traceback" not in result.stderr
 
 
 @pytest.fixture
@@ -91,8 +105,9 @@ def test_a_module_that_does_not_load_is_one_line(uops: Uops, module: Callable[[s
     name = module(source)
     if what == "hangs":
         monkeypatch.setenv("UOPS_START_SECONDS", "1")
-    judge(uops("conform", "-b", name, "--rows", "Movement/Flip"), word)
-    assert "stranger" not in sys.modules
+    result = uops("conform", "-b", name, "--rows", "Movement/Flip")
+    judge(result, word)
+    assert name in result.stderr and "stranger" not in sys.modules
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -100,6 +115,80 @@ def test_every_command_loads_foreign_code_elsewhere(uops: Uops, module: Callable
     judge(uops(*COMMANDS[command], "-b", module("raise SystemExit(0)")), "SystemExit")
     assert "stranger" not in sys.modules
     assert not (tmp_path / "report").exists()
+
+
+#: What names no backend by itself, and a command of each way in which commands load one.
+NAMELESS = ("dies", "kills_group", "interrupts", "prints")
+
+
+@pytest.mark.parametrize("what", NAMELESS)
+@pytest.mark.parametrize("command", ["compile", "fuzz", "exhaustive"])
+def test_what_a_module_does_is_said_of_its_name(uops: Uops, module: Callable[[str], str], command: str, what: str) -> None:
+    source, word = MODULES[what]
+    result = uops(*COMMANDS[command], "-b", module(source))
+    judge(result, word)
+    assert result.stderr.startswith("Error: stranger:Good: ")
+
+
+#: Foreign code that hangs when it runs a program, and when it compiles one, where it lets no other thread run.
+RUNS = f"{GOOD}    def run(self, *a):\n        ready(); time.sleep(1000)\n"
+COMPILES = f"""{GOOD}
+    def __init__(self, *a, **k):
+        super().__init__(*a, **k)
+        self.target.render = self.no
+    def no(self, *a, **k):
+        ready(); ctypes.PyDLL(None).sleep(1000)
+"""
+#: Commands that wait for it.
+HANGING = {
+    "conform, at import": (("conform", "--rows", "Movement/Flip"), "import time\nready()\ntime.sleep(1000)\n"),
+    "conform": (("conform", "--rows", "Movement/Flip"), RUNS),
+    "exhaustive": (("conform", "--tier", "exhaustive", "--rows", "trunc*", "-j", "1"), RUNS),
+    "compile": (("compile", "program.uops"), COMPILES),
+    "fuzz": (("fuzz", "-n", "9", "-j", "1"), COMPILES),
+}
+READY = """
+import ctypes, os, time
+def ready():
+    with open("ready", "a") as f:
+        print(os.getpid(), file=f)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["ctrl_c", "killed"])
+@pytest.mark.parametrize("what", HANGING)
+def test_a_command_whose_backend_hangs_ends_at_once_and_leaves_no_process(
+    module: Callable[[str], str], what: str, number: signal.Signals, tmp_path: Path
+) -> None:
+    """A session of its own keeps the terminal's Ctrl-C from foreign code: the command ends it."""
+    arguments, source = HANGING[what]
+    name, ready = module(READY + source), tmp_path / "ready"
+    command = [sys.executable, "-m", "uops", *arguments, "-b", name]
+    environment = {**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1]), "UOPS_START_SECONDS": "60"}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, process_group=0) as child:
+        assert holds(lambda: ready.exists() and ready.read_text().endswith("\n")), child.communicate(timeout=1)
+        began = time.monotonic()
+        os.killpg(child.pid, number)
+        words = child.communicate(timeout=20)[1]
+        assert time.monotonic() - began < 15
+    assert holds(lambda: not any(map(is_alive, ready.read_text().split())))
+    assert child.returncode == (130 if number == signal.SIGINT else -number), words
+    assert "Traceback" not in words
+
+
+def holds(claim: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Return True once the claim holds, False if it does not in time."""
+    deadline = time.monotonic() + seconds
+    while not (found := claim()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return found
+
+
+def is_alive(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -128,13 +128,25 @@ def test_a_campaign_that_judges_nothing_ends_with_2(uops: Any, tmp_path: Path) -
     assert "no case was judged by scheduled" in idle.output
 
 
-@pytest.mark.parametrize("backend", ["llvm", "interp"])
+def test_graphs_of_the_second_document_judge_the_interpreter_which_evaluates_them(uops: Any) -> None:
+    done = uops("fuzz", "--backend", "interp", "-n", "8", "-j", "1", "--kinds", "bestiary")
+    assert done.exit_code == 0
+    assert "nothing was found" in done.output and "judged on the backend" not in done.output
+    found = json.loads(uops("fuzz", "-b", "interp", "-n", "8", "--kinds", "bestiary", "--json", "--report", "again").output)
+    assert (found["judged"], found["coverage"]["oracle"]["legalized"]) == (8, 8)
+    form = uops("fuzz", "-b", "interp", "-n", "64", "--kinds", "bestiary", "--oracles", "form", "--report", "form")
+    assert form.exit_code == 2 and "nothing that interp does was judged: form (" in form.output
+
+
+@pytest.mark.parametrize("backend", ["llvm", "nothing:Nothing"])
 def test_graphs_of_the_second_document_alone_judge_no_backend(uops: Any, tmp_path: Path, backend: str) -> None:
     """They are evaluated by the interpreter, whoever is named."""
+    (tmp_path / "nothing.py").write_text(REFUSING)
     done = uops("fuzz", "--backend", backend, "-n", "8", "-j", "1", "--kinds", "bestiary")
     assert done.exit_code == 2
     assert "0 of these cases were judged on the backend" in done.output
-    assert f"nothing that {backend} does was judged" in done.output and "nothing was found" not in done.output
+    assert f"nothing that {backend} does was judged: legalized (8) judged programs and the interpreter alone" in done.output
+    assert "nothing was found" not in done.output
     assert "Nothing was found" not in (tmp_path / "fuzz-report/index.html").read_text()
 
 
@@ -166,7 +178,9 @@ def test_wrong_questions_are_said_so(uops: Any) -> None:
         ((), "say who is tested"),
         (("--backend", "nobody"), "no backend is called 'nobody'"),
         (("--backend", "interp", "--kinds", "tensors"), "no kind is called 'tensors'"),
+        (("--backend", "interp", "--kinds", "ops,tensr"), "did you mean tensor?"),
         (("--backend", "interp", "--oracles", "me"), "no oracle is called 'me'"),
+        (("--backend", "interp", "--oracles", "refrence"), "did you mean reference?"),
         (("--backend", "interp", "--oracles", ","), "--oracles names nothing"),
         (("--backend", "interp", "--seconds", "nan"), "nan is no time"),
         (("--backend", "interp", "--timeout", "nan"), "nan is no time"),

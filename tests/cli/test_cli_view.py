@@ -7,6 +7,7 @@ import base64
 import json
 import re
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -286,6 +287,15 @@ def test_progress_is_told_on_standard_error(uops: Uops, program: str, monkeypatc
     assert result.stdout == "program.html\n"
     assert "program.uops: lowering: 8 of 8 after 0 s" in result.stderr
     assert re.search(r"program.uops: drawing kernels of all stages: (\d+) of \1 after", result.stderr)
+
+
+def test_a_pass_that_takes_long_is_no_silence(capsys: pytest.CaptureFixture[str]) -> None:
+    conform = sys.modules["uops.cli.commands.conform"]
+    with conform.progress("a.uops: lowering", every=0.05) as advance:
+        advance(1, 8)
+        time.sleep(2.4)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) >= 3 and set(lines) <= {"a.uops: lowering: 1 of 8 after 2 s", "a.uops: lowering: 1 of 8 after 0 s"}
 
 
 def test_an_interrupt_leaves_no_half_of_a_page(uops: Uops, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from uops.backends.contract import Capabilities
 from uops.backends.registry import BrokenBackend, Introduction
 from uops.backends.worker import client, frames, serve
 from uops.backends.worker.client import STATUSES, Limits, Outcome, _WorkerProcess
-from uops.backends.worker.frames import BadFrame, pack
+from uops.backends.worker.frames import MARK, BadFrame, pack
 from uops.fuzz.campaign import process as fuzz_process
 from uops.fuzz.campaign.examine import Place, Setup
 from uops.fuzz.campaign.process import Batch, Examiner, Lost, _Serving
@@ -70,7 +70,7 @@ def harmed(frame: tuple[dict[str, Any], bytes], draw: random.Random) -> bytes:
     data = pack(header, body) if isinstance(header, dict) else framed(json.dumps(header).encode(), body)
     if kind == "sizes":
         sizes = [draw.choice((0, 1, 7, 1 << 20, (1 << 32) - 1)), draw.choice((0, 1, 1 << 20, 1 << 40, 1 << 60, (1 << 64) - 1))]
-        data = struct.pack("<IQ", *sizes) + data[12:]
+        data = MARK + struct.pack("<IQ", *sizes) + data[16:]
     elif kind == "text":
         deep = b'{"a":' * 900 + b"1" + b"}" * 900
         words = (b"[1]", b"[" * 100_000, b"{", b"\xff\xfe", b"NaN", b'{"status":NaN}', deep, b'"\\ud800"')
@@ -83,7 +83,7 @@ def harmed(frame: tuple[dict[str, Any], bytes], draw: random.Random) -> bytes:
 
 
 def framed(text: bytes, body: bytes) -> bytes:
-    return struct.pack("<IQ", len(text), len(body)) + text + body
+    return MARK + struct.pack("<IQ", len(text), len(body)) + text + body
 
 
 def replaced(value: Any, draw: random.Random) -> Any:
@@ -125,9 +125,9 @@ def streams(title: str, whole: list[tuple[dict[str, Any], bytes]], count: int) -
 
 
 class NoProcess:
-    """What `Process` asks of `subprocess.Popen`, of a process that has ended."""
+    """What `Process` asks of `subprocess.Popen`, of a process that has ended; no process has its number."""
 
-    pid = os.getpid()
+    pid = 1 << 30
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         pass
@@ -258,7 +258,6 @@ class Echo(Interp):
 
 def from_us(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """Requests, read by the process of a backend."""
-    monkeypatch.setattr(serve, "begin", lambda: None)
     known = Introduction("echo", "1", Capabilities(), False)
     monkeypatch.setattr(serve, "load", lambda settings: serve.Loaded(Echo(), known))
     told = io.BytesIO()

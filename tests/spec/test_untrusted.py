@@ -19,7 +19,6 @@ from uops.spec.untrusted import (
     read_json,
     read_text,
     seal,
-    suggest_names,
     unseal,
     write_bytes,
     write_text,
@@ -146,12 +145,6 @@ def test_without_following_links_a_file_takes_the_place_of_a_link_or_pipe(tmp_pa
 
 def test_a_quoted_name_is_one_line_and_says_its_controls() -> None:
     assert quote_name("a\nb\tc\x07\x1b\ud800") == "a\\nb\\tc\\x07\\x1b\\ud800"
-
-
-def test_names_like_an_unknown_one_are_suggested_in_one_line() -> None:
-    assert suggest_names("tensr", ("tensor", "kernels")) == "; did you mean tensor?"
-    assert suggest_names("a\nb", ("a\nbc",)) == "; did you mean a\\nbc?"
-    assert suggest_names("zzz", ("tensor",)) == ""
 
 
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800\0"])

@@ -10,8 +10,8 @@ import fnmatch
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from uops.backends.conformance.model import Cell, Level, Status
-from uops.backends.conformance.report.document import RAN, cell_of
+from uops.backends.conformance.model import RAN, Cell, Level, Status
+from uops.backends.conformance.report.document import cell_of
 
 Json = dict[str, Any]
 #: Best first.

@@ -31,8 +31,6 @@ SCHEMA_VERSION = 1
 #: Where reproducers are, in the directory of a report.
 REPRODUCERS = "reproducers"
 SCHEMA = Path(__file__).with_name("schema.json")
-#: Statuses of cells whose program was started.
-RAN = frozenset({Status.PASS, Status.FAIL, Status.XFAIL})
 
 
 class BadReport(UopsError):
@@ -56,7 +54,7 @@ def document(run: Run, level: Level = Level.STRICT, *, started: datetime | None 
         "complete": run.complete,
         "cases": run.cases,
         "scores": {level.value: score(run.cells[level].values()) for level in Level},
-        "executed": sorted({cell.row for level in Level for cell, r in run.cells[level].items() if r.status in RAN}),
+        "executed": sorted({cell.row for level in Level for cell, r in run.cells[level].items() if r.run}),
         "cells": _cells(run, names),
         "time": {"started": _utc(started), "seconds": round(run.seconds, 3)},
     }
@@ -139,7 +137,7 @@ def score(cells: Iterable[CellResult]) -> Json:
     """The two scores at one level, and what they are made of; null where nothing was required."""
     results = list(cells)
     totals = Counter(r.status for r in results)
-    required, passed, ran = len(results), totals[Status.PASS], sum(totals[s] for s in RAN)
+    required, passed, ran = len(results), totals[Status.PASS], sum(r.run for r in results)
     sets: Counter[str] = Counter()
     for r in results:
         sets.update(r.sets)
@@ -147,6 +145,7 @@ def score(cells: Iterable[CellResult]) -> Json:
         "required": required,
         "passed": passed,
         "run": ran,
+        "refused": sum(r.refused for r in results),
         "conformance": passed / required if required else None,
         "coverage": ran / required if required else None,
         "totals": {s.value: totals[s] for s in Status},

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from uops.backends.conformance.model import Status
+from uops.backends.conformance.model import REFUSED, Status
 
 Json = dict[str, Any]
 #: Statuses that JUnit knows as skipped; none of them is a pass.
@@ -48,7 +48,8 @@ def _counts(verdicts: list[Json]) -> dict[str, str]:
 def headline(verdict: Json) -> str:
     """One line about a failing cell."""
     first = f": {verdict['failures'][0]['message']}" if verdict["failures"] else ""
-    return f"{verdict['failed']} of {verdict['elements']} elements{first}"
+    refused = f"{REFUSED}, " if verdict["reason"] == REFUSED else ""
+    return f"{refused}{verdict['failed']} of {verdict['elements']} elements{first}"
 
 
 def describe(failure: Json) -> str:

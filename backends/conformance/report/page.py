@@ -31,7 +31,7 @@ KEY = {Status.PASS: "pass", Status.FAIL: "fail", Status.XFAIL: "xfail", Status.U
 _KEY_OF = {s.value: k for s, k in KEY.items()}
 MEANING = {
     Status.PASS: "every element is in its allowed set",
-    Status.FAIL: "an element is outside its allowed set, or the program gave no result",
+    Status.FAIL: "an element is outside its allowed set, or the program gave no result or was refused",
     Status.XFAIL: "fails as the backend declared before the run, with a link",
     Status.UNSUPPORTED: "declared before the run as not there",
     Status.NOT_RUN: "required, but the run ended before it",

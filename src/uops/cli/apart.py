@@ -1,9 +1,10 @@
 """The process in which a command runs that needs foreign code; `uops.cli.foreign` is the other side.
 
-Started as `python -m uops.cli.apart READ WRITE`; frames are those of `uops.backends.worker.frames`. The first one is {backend,
-options, memory, path, arguments}: this process greets with what the backend says of itself, or {broken: why}, and runs the command
-line `arguments`. It says {out: text} and {err: text} for what that prints, and at last {status: its exit status}, {interrupted:
-true}, or {raised: what} where foreign code raised what no command does. What foreign code itself prints goes to the log.
+Started as `python -m uops.cli.apart READ WRITE LIFE`, as `uops.backends.worker.serve` is; frames are those of
+`uops.backends.worker.frames`. The first one is {backend, options, memory, path, arguments}: it greets with what the backend says of
+itself, or {broken: why}, and runs the command line `arguments`. It says {out: text} and {err: text} for what that prints, and at
+last {status: its exit status}, {interrupted: true}, or {raised: what} where foreign code raised what no command does. What foreign
+code itself prints goes to the log.
 """
 
 from __future__ import annotations
@@ -16,12 +17,11 @@ from typing import IO, Any, TextIO, cast
 
 import click
 
-from uops.backends.worker.frames import describe, one_line, pack, read_frame
-from uops.backends.worker.serve import begin, load
+from uops.backends.worker.frames import describe, pack, read_frame
+from uops.backends.worker.serve import begin, explain, load
 from uops.cli import main as command_line
 from uops.cli.common import Streams, print_to
 from uops.cli.foreign import hold
-from uops.spec.errors import UopsError
 
 Tell = Callable[[dict[str, Any]], None]
 
@@ -43,7 +43,7 @@ class _Told(io.TextIOBase):
 def main(arguments: list[str]) -> None:
     """Run one command, and end."""
     with open(int(arguments[0]), "rb") as requests, open(int(arguments[1]), "wb", buffering=0) as answers:
-        begin()
+        begin(int(arguments[2]))
         first = read_frame(requests)
         if first is not None:
             serve(first[0], answers)
@@ -59,7 +59,7 @@ def serve(settings: dict[str, Any], answers: IO[bytes]) -> None:
         backend = load(settings)
         tell(backend.introduction.to_json())
     except BaseException as e:  # also what foreign code raises to end a process
-        tell({"broken": one_line(str(e)) if isinstance(e, UopsError) else describe(e)})
+        tell({"broken": explain(settings, e)})
         return
     hold(backend.backend)
     print_to(Streams(*(cast(TextIO, _Told(name, tell)) for name in ("out", "err"))))

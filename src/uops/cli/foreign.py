@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from uops.backends.worker.frames import Frame
 
 #: Seconds in which such a command has to say or to do something, and to end after Ctrl-C.
-TIMEOUT, GRACE = 600.0, 30.0
+TIMEOUT, GRACE = 600.0, 5.0
 INTERRUPTED = 130
 Arguments = list[str]
 
@@ -75,7 +75,6 @@ def _run_in_process(name: str, arguments: Arguments) -> int:
 
     class Apart(Process):
         module: ClassVar[str] = "uops.cli.apart"
-        alone = True
 
     where = [os.getcwd()] if ":" in name else []
     settings = {"backend": name, "options": {}, "memory": 0, "path": where, "arguments": arguments}
@@ -109,6 +108,8 @@ def _attend(name: str, process: Process) -> int:
 
 def _hear(name: str, answer: Frame, interrupted: bool) -> int | None:
     """Take one message of the command; its exit status, if the message has it."""
+    from uops.backends.worker.frames import INTERRUPT
+
     header = answer[0]
     for stream in ("out", "err"):
         if isinstance(text := header.get(stream), str):
@@ -118,7 +119,7 @@ def _hear(name: str, answer: Frame, interrupted: bool) -> int | None:
     status = header.get("status")
     if "interrupted" in header or status == INTERRUPTED:
         if not interrupted:
-            raise _broken_off(name, "KeyboardInterrupt, without anybody's Ctrl-C")
+            raise _broken_off(name, INTERRUPT)
         if status is None:
             raise KeyboardInterrupt
     return status if type(status) is int and 0 <= status < 256 else None

@@ -36,6 +36,8 @@ def show(out: Console, doc: Json, report: Path, change: Difference | None) -> No
     out.print(_scores(doc))
     if doc["schedules"]["kind"] == "forced":
         out.print(_applied(doc["schedules"]))
+    if count := doc["scores"][doc["level"]]["refused"]:
+        out.print(Text(f"{number(count)} of the failing cells were refused by the backend, which declares them", "yellow"))
     failing = failing_rows(doc)
     if failing:
         out.print(_failing(doc, failing))

@@ -12,9 +12,11 @@ from uops.backends.conformance.cases import cases
 from uops.backends.conformance.cases.elementwise import OPS, legal
 from uops.backends.conformance.controls import AllNan, Zeros, first_input
 from uops.backends.conformance.exclusions import EXCLUSIONS, LENIENT, excluded, lenient, outside
-from uops.backends.conformance.judge import Expectation, judge, outputs_of
-from uops.backends.conformance.model import Case, Cell, Level, Segment, Status, Tier
-from uops.backends.conformance.runner import conform
+from uops.backends.conformance.judge import Expectation, Verdict, judge, outputs_of
+from uops.backends.conformance.model import REFUSED, Case, Cell, CellResult, Level, Segment, Status, Tier
+from uops.backends.conformance.report.document import score
+from uops.backends.conformance.runner import Run, _merge, conform
+from uops.backends.contract import Capabilities
 from uops.backends.worker import client
 from uops.backends.worker.client import introduction
 from uops.interp import executed, run
@@ -118,6 +120,36 @@ def everything(judged: list[tuple[Expectation, Result]]) -> list[tuple[Expectati
     more = [c for c in cases(Tier.FULL) if not known.issuperset(c.cells())]
     assert len(more) > 300
     return judged + [(Expectation(c), run(c.graph, c.inputs)) for c in more]
+
+
+def test_what_a_backend_declares_and_refuses_fails_and_is_not_run() -> None:
+    """A refusal raises no percentage, and no declared deviation makes it an expected failure."""
+    name = "uops.backends.conformance.controls:RefusingFloats"
+    refusing = conform(name, introduction(name), rows="Decomposed/Neg", jobs=1)
+    good = conform("interp", introduction("interp"), rows="Decomposed/Neg", jobs=1)
+    for level in Level:
+        before, after = score(good.cells[level].values()), score(refusing.cells[level].values())
+        refused = [r for r in refusing.cells[level].values() if r.cell.dtype == "float32"]
+        assert {(r.status, r.reason, r.elements, r.failed, r.refused, r.run) for r in refused} == {
+            (Status.FAIL, REFUSED, 0, 0, True, False)
+        }
+        assert all(f.message.startswith("refused: refusing does not support ") for r in refused for f in r.failures)
+        assert after["refused"] == after["totals"]["fail"] == len(refused) > 0 == before["refused"]
+        assert after["required"] == before["required"] == before["run"] == after["run"] + len(refused)
+        assert after["passed"] == before["passed"] - len(refused)
+        assert after["coverage"] < before["coverage"] and after["conformance"] < before["conformance"]
+
+
+def test_a_cell_that_is_refused_in_part_fails_and_counts_what_was_judged() -> None:
+    (case, *_) = cases(Tier.SMOKE, "Decomposed/Neg")
+    cell, level = case.cells()[0], Level.CORE
+    for order in ((True, False), (False, True)):
+        r = Run("x", "1", Tier.SMOKE, "*", {level: {cell: CellResult(cell, Status.NOT_RUN)}})
+        for refused in order:
+            verdict = Verdict(case.segments[0], refused=True) if refused else Verdict(case.segments[0], 4)
+            _merge(r, case, verdict, level, Capabilities())
+        found = r.cells[level][cell]
+        assert (found.status, found.reason, found.elements, found.run) == (Status.FAIL, REFUSED, 4, True)
 
 
 CONTROLS: dict[str, Callable[[Any, dict[str, Any]], Any]] = {

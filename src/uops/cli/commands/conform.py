@@ -6,6 +6,7 @@ import fnmatch
 import json
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,6 +34,8 @@ OPTS = ("heuristics", "none", "forced", "search")
 JOBS = min(2, os.cpu_count() or 1)
 #: Seconds between lines about the progress, where there is no terminal.
 EVERY = 60.0
+#: Seconds to the first line, where somebody waits for a page.
+FIRST = 2.0
 USER_ERROR, INTERRUPTED = 2, 130
 
 
@@ -218,7 +221,11 @@ def progress(title: str, every: float | None = None) -> Iterator[Progress]:
 
     out = console(stderr=True)
     if not out.is_terminal:
-        yield _lines(title, EVERY if every is None else every)
+        lines = _Lines(title, EVERY, EVERY) if every is None else _Lines(title, every, FIRST)
+        try:
+            yield lines.advance
+        finally:
+            lines.stop()
         return
     columns = (
         TextColumn("{task.description}", markup=False),
@@ -232,17 +239,42 @@ def progress(title: str, every: float | None = None) -> Iterator[Progress]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def _lines(title: str, every: float) -> Progress:
-    """A line every so many seconds."""
-    start = told = time.monotonic()
+class _Lines:
+    """A line after `first` seconds, and then every so many seconds, whether or not anything is told meanwhile."""
 
-    def advance(done: int, total: int) -> None:
-        nonlocal told
-        if (now := time.monotonic()) - told >= every:
-            told = now
-            echo(f"{title}: {done:,} of {total:,} after {_spell(now - start)}", err=True)
+    def __init__(self, title: str, every: float, first: float) -> None:
+        self._title, self._every, self._first, self._state = title, every, first, ""
+        self._start = self._told = time.monotonic()
+        self._lock, self._stopped = threading.Lock(), threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        if first:
+            self._thread.start()
 
-    return advance
+    def advance(self, done: int, total: int) -> None:
+        with self._lock:
+            self._state = f"{done:,} of {total:,} "
+            if time.monotonic() - self._told >= self._every:
+                self._tell()
+
+    def stop(self) -> None:
+        """Tell no more."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _watch(self) -> None:
+        pause = self._first
+        while not self._stopped.wait(pause):
+            with self._lock:
+                silent = time.monotonic() - self._told
+                if silent >= pause:
+                    self._tell()
+                    silent = 0.0
+            pause = max(self._every - silent, 0.01)
+
+    def _tell(self) -> None:
+        self._told = time.monotonic()
+        echo(f"{self._title}: {self._state}after {_spell(self._told - self._start)}", err=True)
 
 
 def _spell(seconds: float) -> str:

@@ -158,7 +158,7 @@ def _show(out: Console, s: Summary, report: Path) -> None:
     from rich.text import Text
 
     from uops.fuzz.campaign.campaign import FINDINGS
-    from uops.fuzz.campaign.report import describe_counts, refused, unheard, was_judged
+    from uops.fuzz.campaign.report import describe_counts, describe_unjudged, refused, unheard, was_judged
 
     out.print(Text.assemble((s.setup.backend, "bold"), f"  {s.version}"))
     where = f"seed {s.setup.seed}, {', '.join(s.setup.kinds)}"
@@ -175,7 +175,7 @@ def _show(out: Console, s: Summary, report: Path) -> None:
     if silent := unheard(s):
         out.print(Text(f"no case was judged by {', '.join(silent)}", "yellow"))
     if not was_judged(s):
-        out.print(Text(f"nothing that {s.setup.backend} does was judged", "bold red"))
+        out.print(Text(describe_unjudged(s), "bold red"), soft_wrap=True)
     elif not s.raw:
         out.print(Text("nothing was found", "green"))
     else:

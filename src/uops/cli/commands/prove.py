@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uops.cli.common import console, echo, json_option, print_json
-from uops.spec.untrusted import suggest_names
 
 if TYPE_CHECKING:
     from uops.compiler.prove.campaign import Report
@@ -66,6 +65,7 @@ def _chosen(globs: tuple[str, ...]) -> tuple[list[Rule], tuple[str, ...]]:
     """The rules and the lemmas that match; a usage error where a glob matches nothing."""
     from uops.compiler.prove.campaign import themes
     from uops.compiler.prove.verdicts import lemmas
+    from uops.spec.suggest import suggest_names
 
     if not globs:
         return [rule for rules in themes().values() for rule in rules], ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import fnmatch
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -77,10 +76,9 @@ def _matching(pattern: str, items: Iterable[Any]) -> list[Any]:
 def _perhaps(pattern: str) -> str:
     from uops.spec.rows.rows import CLAIMS, ROWS
     from uops.spec.rulings import RULINGS
+    from uops.spec.suggest import suggest_names
 
-    names = {n.lower(): n for r in ROWS.values() for n in (r.id, r.op.name)} | {n.lower(): n for n in (*CLAIMS, *RULINGS)}
-    close = difflib.get_close_matches(pattern.lower(), names, n=3)
-    return f"; did you mean {' or '.join(names[c] for c in close)}?" if close else ""
+    return suggest_names(pattern, (*(n for r in ROWS.values() for n in (r.id, r.op.name)), *CLAIMS, *RULINGS))
 
 
 # ---------------------------------------------------------------------------------------------------------------- json

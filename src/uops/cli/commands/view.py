@@ -41,6 +41,7 @@ def view(file: str, backend_name: str, out: str | None) -> None:
 
     Choose a node to see what it was and became in every stage, and the rules and passes that did it.
     """
+    from uops.cli.commands.conform import progress
     from uops.cli.viewer.page import page
     from uops.spec.ir.text import parse_file
     from uops.spec.untrusted import printable, write_text
@@ -49,10 +50,12 @@ def view(file: str, backend_name: str, out: str | None) -> None:
 
     found = target_of(backend_name)
     path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
+    name = printable(Path(file).name)
     with _pause_collection():
-        root = parse_file(file)
-        verify(root, Dialect.TENSOR)
-        shown = _look(root, found.target, printable(Path(file).name))
+        with progress(f"{name}: reading", every=EVERY):
+            root = parse_file(file)
+            verify(root, Dialect.TENSOR)
+        shown = _look(root, found.target, name)
         write_text(path, page(shown, Path(file).name, found.target.name))
     echo(str(path))
 
