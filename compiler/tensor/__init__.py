@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from uops.compiler.tensor.dtypes import ACCUMULATE, accumulator, promote
-    from uops.compiler.tensor.function import function
     from uops.compiler.tensor.realize import Captured, capture, install, use
     from uops.compiler.tensor.tensor import Tensor
+    from uops.compiler.tensor.trace import function
 
 __all__ = ["Tensor", "function", "capture", "Captured", "use", "install", "ACCUMULATE", "accumulator", "promote"]
 
 # fmt: off
 _HOME = {
     "Tensor":      "tensor",
-    "function":    "function",
+    "function":    "trace",
     "capture":     "realize",
     "Captured":    "realize",
     "use":         "realize",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pkgutil
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from uops import Op, SpecError, Tensor, function
+from uops.compiler import tensor
 from uops.compiler.tensor import capture
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
@@ -226,3 +229,10 @@ def test_methods_are_functions_too(agree: Any) -> None:
             return x * self.weight
 
     agree(Layer()(Tensor(X)), X * Y, 0)
+
+
+def test_no_module_of_the_package_hides_a_name_of_it() -> None:
+    for module in pkgutil.iter_modules(tensor.__path__):
+        import_module(f"{tensor.__name__}.{module.name}")
+        assert module.name not in tensor.__all__
+    assert tensor.function is function
