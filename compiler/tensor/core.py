@@ -16,7 +16,7 @@ import numpy as np
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.checks import IndexCheck, IndexOutOfRange, attach, checks_of, drop_assignments
 from uops.compiler.tensor.dtypes import DTypeLike, as_dtype, weak
-from uops.compiler.tensor.faults import fault, spell, whole
+from uops.compiler.tensor.faults import fault, require_axes, spell, whole
 from uops.compiler.tensor.realize import compute
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
@@ -207,6 +207,7 @@ class Core:
         old = self.shape
         if old == shape:
             return self._view(self.uop)
+        require_axes(method, len(shape))
         aligned = (1,) * (len(shape) - len(old)) + old
         if len(old) > len(shape) or any(n not in (1, m) for n, m in zip(aligned, shape)):
             raise fault(method, claim, f"shape {old} does not broadcast to {shape}")

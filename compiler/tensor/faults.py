@@ -8,6 +8,7 @@ from types import FrameType
 from typing import Any
 
 from uops.spec.errors import SpecError, SpecTypeError, SpecValueError
+from uops.spec.ir.node import MOST_AXES
 from uops.spec.ir.ops import Op
 
 #: Where the methods of a Tensor are.
@@ -55,6 +56,12 @@ def whole(v: Any) -> int:
     if found.bit_length() > _SIZE_BITS:
         raise fault("", None, f"a size, axis or amount of a Tensor has at most {_SIZE_BITS} bits, got {spell(v)}")
     return found
+
+
+def require_axes(method: str, count: int) -> None:
+    """Raise SpecValueError if a Tensor would have more axes than a value may have (R65)."""
+    if count > MOST_AXES:
+        raise fault(method, None, f"a Tensor has at most {MOST_AXES} axes, got {count} (R65)")
 
 
 def spell(v: Any) -> str:

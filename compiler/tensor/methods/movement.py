@@ -12,7 +12,7 @@ import numpy as np
 from uops.compiler.tensor import storage
 from uops.compiler.tensor.core import Core, Shape, Step
 from uops.compiler.tensor.dtypes import DTypeLike, Number, as_dtype, weak
-from uops.compiler.tensor.faults import fault, spell, to_list, whole
+from uops.compiler.tensor.faults import fault, require_axes, spell, to_list, whole
 from uops.compiler.tensor.numbers import number
 from uops.spec.errors import SpecIndexError, SpecTypeError
 from uops.spec.ir import build as B
@@ -76,6 +76,7 @@ class Movement(Core):
     def reshape(self, *shape: Any) -> Self:
         """The same elements, row-major, in another shape; one extent may be -1 (R49)."""
         wanted = self._inferred(flat(shape))
+        require_axes("reshape", len(wanted))
         if any(n < 0 for n in wanted):
             raise fault("reshape", "RESHAPE.C4", f"shape {wanted} has a negative extent")
         if math.prod(wanted) != self.numel():
@@ -255,6 +256,7 @@ class Movement(Core):
         first, *_ = tensors = _beside("stack", self, others)
         if any(t.shape != first.shape for t in tensors):
             raise fault("stack", "STACK.C3", f"shapes {', '.join(str(t.shape) for t in tensors)}")
+        require_axes("stack", first.ndim + 1)
         common = first.dtype
         for t in tensors:
             common = promote(common, t.dtype)
@@ -269,6 +271,7 @@ class Movement(Core):
     def repeat(self, *repeats: Any) -> Self:
         """Each axis repeated as a whole; new axes may stand in front."""
         counts = flat(repeats)
+        require_axes("repeat", len(counts))
         if len(counts) < self.ndim or any(c < 0 for c in counts):
             raise fault("repeat", "EXPAND.C4", f"repeats {counts} for shape {self.shape}")
         shape = (1,) * (len(counts) - self.ndim) + self.shape

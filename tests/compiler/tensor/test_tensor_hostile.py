@@ -288,15 +288,23 @@ def test_an_error_names_the_method_that_was_called(call: Callable[[Tensor], Any]
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "method", "axes"),
     [
-        lambda x: Tensor.zeros((1,) * 65),
-        lambda x: x[(None,) * 70],
-        lambda x: x.reshape((1,) * 64 + (6,)),
-        lambda x: x.repeat(*(1,) * 65),
-        lambda x: x.reshape((1,) * 62 + (2, 3)).unsqueeze(0),
+        (lambda x: Tensor.zeros((1,) * 65), "zeros", 65),
+        (lambda x: Tensor.randint((1,) * 65), "randint", 65),
+        (lambda x: x[(None,) * 70], "__getitem__", 72),
+        (lambda x: x.reshape((1,) * 64 + (6,)), "reshape", 65),
+        (lambda x: x.view((1,) * 64 + (6,)), "view", 65),
+        (lambda x: x.expand((1,) * 64 + (2, 3)), "expand", 66),
+        (lambda x: x.broadcast_to((1,) * 64 + (2, 3)), "broadcast_to", 66),
+        (lambda x: x.repeat(*(1,) * 65), "repeat", 65),
+        (lambda x: x.unflatten(1, (1,) * 64 + (3,)), "unflatten", 66),
+        (lambda x: x.reshape((1,) * 62 + (2, 3)).unsqueeze(0), "unsqueeze", 65),
+        (lambda x: Tensor.stack((x.reshape((1,) * 62 + (2, 3)),) * 2), "stack", 65),
+        (lambda x: x.reshape((1,) * 62 + (2, 3)).cast("int32").one_hot(2), "one_hot", 65),
     ],
 )
-def test_more_axes_than_a_value_has_are_a_value_error(call: Callable[[Tensor], Any]) -> None:
-    with pytest.raises(ValueError, match=r"at most 64 \(R65\)"):
+def test_more_axes_than_a_value_has_are_a_value_error(call: Callable[[Tensor], Any], method: str, axes: int) -> None:
+    with pytest.raises(ValueError, match=rf"^Tensor\.{method}: a Tensor has at most 64 axes, got {axes} \(R65\)$") as error:
         call(Tensor([[1.0, 2.0, 3.0]] * 2))
+    assert isinstance(error.value, SpecError)
