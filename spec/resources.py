@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Sequence
+from pathlib import Path
 
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim
@@ -24,6 +25,23 @@ def memory() -> int:
         here = _ADDRESSES
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return min(here if here > 0 else _ADDRESSES, limit if limit != resource.RLIM_INFINITY else _ADDRESSES)
+
+
+def free_memory() -> int | None:
+    """Bytes that processes may take before the system has to swap or to end some; None where it does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return None
+
+
+def address_space() -> int:
+    """Bytes of addresses that this process has taken; 0 where the system does not say."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
 
 
 def nbytes(dtype: DType, shape: Sequence[Dim]) -> int:

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import subprocess
 import sys
 import time
 import zlib
@@ -19,6 +21,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+import uops as uops_package
 from uops.cli.viewer import columns
 from uops.cli.viewer.page import FAMILIES
 from uops.compiler import STAGES
@@ -296,6 +299,23 @@ def test_a_pass_that_takes_long_is_no_silence(capsys: pytest.CaptureFixture[str]
         time.sleep(2.4)
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) >= 3 and set(lines) <= {"a.uops: lowering: 1 of 8 after 2 s", "a.uops: lowering: 1 of 8 after 0 s"}
+
+
+def test_a_lowering_takes_no_more_than_the_memory_that_is_free(tmp_path: Path) -> None:
+    """In a process of its own, whose address space is limited; what was there before stays."""
+    chain = "\n".join(["%0 = param (8), slot=0 : f32", *(f"%{k + 1} = sin %{k}" for k in range(3000))])
+    (tmp_path / "long.uops").write_text(chain + "\n")
+    (tmp_path / "long.html").write_text("what was there")
+    code = (
+        "import uops.spec.resources as r; r.free_memory = lambda: 96 << 20; from uops.cli import main; main(['view', 'long.uops'])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(uops_package.__file__).parents[1])}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert (
+        done.returncode == 1 and "long.uops: its lowering" in done.stderr and "more than the 0.1 GiB that are free" in done.stderr
+    )
+    assert "Traceback" not in done.stderr and (tmp_path / "long.html").read_text() == "what was there"
 
 
 def test_an_interrupt_leaves_no_half_of_a_page(uops: Uops, program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

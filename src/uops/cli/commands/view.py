@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Seconds between lines about the progress, where there is no terminal.
 EVERY = 5.0
+#: The part of the free memory that a lowering may take.
+SHARE = 0.8
 
 
 @click.command(short_help="Show a lowering as one HTML page.")
@@ -55,8 +58,9 @@ def view(file: str, backend_name: str, out: str | None) -> None:
         with progress(f"{name}: reading", every=EVERY):
             root = parse_file(file)
             verify(root, Dialect.TENSOR)
-        shown = _look(root, found.target, name)
-        write_text(path, page(shown, Path(file).name, found.target.name))
+        with _limit_memory(name):
+            shown = _look(root, found.target, name)
+            write_text(path, page(shown, Path(file).name, found.target.name))
     echo(str(path))
 
 
@@ -71,6 +75,28 @@ def _look(root: UOp, target: Target, name: str) -> View:
         traced = trace(root, target, reached=lambda stage: advance(STAGES.index(stage) + 1, len(STAGES)))
     with progress(f"{name}: drawing kernels of all stages", every=EVERY) as advance:
         return columns_of(traced, advance)
+
+
+@contextmanager
+def _limit_memory(name: str) -> Iterator[None]:
+    """Let what is inside take the memory that is free now, and no more. Raises ClickException where that is not enough, before the
+    system ends processes, which it does without a word."""
+    from uops.spec.resources import address_space, free_memory
+
+    free, limits = free_memory(), resource.getrlimit(resource.RLIMIT_AS)
+    if free is not None:
+        most = address_space() + int(free * SHARE)
+        ours = most if limits[0] == resource.RLIM_INFINITY else min(most, limits[0])
+        resource.setrlimit(resource.RLIMIT_AS, (ours, limits[1]))
+    try:
+        yield
+    except MemoryError:
+        told = f"more than the {free / 2**30:.1f} GiB that are free" if free else "more memory than there is"
+        raise click.ClickException(
+            f"{name}: its lowering, with all that is recorded of it, takes {told}; view a part of it"
+        ) from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 @contextmanager
