@@ -40,7 +40,8 @@ SHARE = 0.8
 def view(file: str, backend_name: str, out: str | None) -> None:
     """Show a lowering as one HTML page, a column per stage.
 
-    The page needs no network. Of a program of many kernels it shows the first one; choose others, or all, in the page.
+    The page needs no network. Of a program of many kernels it shows the first one; choose others, or all, in the page. A lowering
+    that would take more memory than is free ends with an error.
 
     Choose a node to see what it was and became in every stage, and the rules and passes that did it.
     """
