@@ -22,7 +22,7 @@ from uops.backends.contract import Backend, Capabilities, CompilerBackend
 from uops.backends.worker.frames import BadFrame, describe, one_line
 from uops.spec.errors import UopsError
 from uops.spec.suggest import suggest_names
-from uops.spec.untrusted import printable
+from uops.spec.untrusted import quote_name
 
 T = TypeVar("T")
 GROUP = "uops.backends"
@@ -98,7 +98,7 @@ def locate(name: str) -> FactoryPath:
     entry = None if name in BUILT_IN else _entries().get(name)
     target = BUILT_IN.get(name) or (entry.value if entry else name if ":" in name else None)
     if target is None:
-        known = ", ".join(map(printable, names()))
+        known = ", ".join(map(quote_name, names()))
         raise UnknownBackend(f"no backend is called {name!r}; known: {known} (or module:attribute){suggest_names(name, names())}")
     found = _TARGET.fullmatch(target)
     if found is None or not all(part.isidentifier() for word in found.groups() for part in word.split(".")):
@@ -123,7 +123,7 @@ def get(name: str, **options: Any) -> Backend:
 def introduce(name: str, backend: Backend) -> Introduction:
     """Ask the backend called `name` for its Introduction. Raises BrokenBackend."""
     own = getattr(backend, "name", name)
-    known = printable(own) if isinstance(own, str) else name
+    known = quote_name(own) if isinstance(own, str) else name
     return Introduction(known, version(name, backend), declared(name, backend), isinstance(backend, CompilerBackend))
 
 
@@ -137,7 +137,7 @@ def declared(name: str, backend: Backend) -> Capabilities:
 
 def version(name: str, backend: Backend) -> str:
     """What the backend called `name` says that it is, safe to print. Raises BrokenBackend."""
-    found = printable(_told(name, "version", backend.version, str))
+    found = quote_name(_told(name, "version", backend.version, str))
     if len(found) > MOST_VERSION:
         raise BrokenBackend(f"backend {name!r}: version() gave {len(found):,} characters, expected at most {MOST_VERSION:,}")
     return found

@@ -23,6 +23,7 @@ import numpy as np
 
 from uops.spec.errors import Crash, Unsupported
 from uops.spec.extras import how_to_install
+from uops.spec.untrusted import quote_name
 
 PLATFORM = "Portable Computing Language"
 #: Divisions and square roots of float32 are rounded correctly; nothing else is relaxed either.
@@ -93,10 +94,10 @@ def device() -> Device:
     found = platform.get_devices()[0]
     lacking = [what for what, mask, config in _needs(cl, found) if config & mask != mask]
     if lacking:
-        raise Unsupported(f"OpenCL: {found.name} lacks {', '.join(lacking)}", "opencl")
+        raise Unsupported(f"OpenCL: {quote_name(found.name)} lacks {', '.join(lacking)}", "opencl")
     context = cl.Context([found])
     if why := find_compiler_fault(cl, context, found):
-        raise Unsupported(f"OpenCL: {found.name} builds no program: {why}", "opencl")
+        raise Unsupported(f"OpenCL: {quote_name(found.name)} builds no program: {why}", "opencl")
     release = re.sub(r"\s+", " ", platform.version)
     sizes = (found.local_mem_size, found.max_compute_units, found.max_work_group_size, 4 * found.native_vector_width_float)
     return Device(cl, context, cl.CommandQueue(context), found.name, release, *map(int, sizes))

@@ -45,5 +45,5 @@ def _checked(name: str, dtype: DType, bits: int) -> int:
 
 def _converted(name: str, dtype: DType, value: Number) -> int:
     if dtype.is_integer and not dtype.min <= value <= dtype.max:
-        raise SpecError(f"input {name}: {value!r} is outside {dtype.name}")
+        raise SpecError(f"input {quote_name(name)}: {value!r} is outside {dtype.name}")
     return bits_of(dtype, value)

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import Dim, UOp, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.untrusted import quote_name
 
 LIMIT = 64
 BITS = 1024
@@ -133,7 +134,7 @@ def show(d: Dim) -> str:
     """An extent in a message."""
     if not isinstance(d, UOp):
         return str(d)
-    return d.arg.name if d.op is Op.PARAM and d.arg.name else f"<{d.op.name.lower()}>"
+    return quote_name(d.arg.name) if d.op is Op.PARAM and d.arg.name else f"<{d.op.name.lower()}>"
 
 
 def show_shape(s: tuple[Dim, ...]) -> str:

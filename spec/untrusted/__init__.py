@@ -2,7 +2,8 @@
 
 `reader` takes bytes, text and JSON from a path within a size, and never waits for a pipe or a device. `writer` replaces a file
 whole or leaves it as it was. `form` holds values of JSON against a table. `sealed` ties stored bytes to the question that they
-answer. `printable` makes text safe for a terminal and for a file in UTF-8. Nothing here imports anything of ours but the errors.
+answer. `printable` makes text safe for a terminal and for a file in UTF-8, and `quote_name` a name in a
+message. Nothing here imports anything of ours but the errors.
 """
 
 from uops.spec.untrusted.form import Either, misfit

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from uops.spec.untrusted.printable import printable
+from uops.spec.untrusted.printable import printable, quote_name
 
 _NAMES: dict[Any, str] = {
     str: "a string", int: "an integer", float: "a number", bool: "true or false", list: "an array", dict: "an object",
@@ -92,7 +92,7 @@ def _of_list(value: Any, form: Any, place: str) -> str | None:
 
 
 def _below(place: str, key: str) -> str:
-    shown = printable(key)[:_SHOWN].replace("\n", "\\n")
+    shown = quote_name(key[:_SHOWN])
     return f"{place}.{shown}" if place else shown
 
 

@@ -18,7 +18,10 @@ def printable(text: str) -> str:
 
 
 def quote_name(name: str) -> str:
-    """Return somebody's name of something as part of one line: `printable`, with tabs and newlines as escapes, too."""
+    """Return somebody's name, or words that hold one, on one line: `printable`, and newlines and tabs as escapes, too.
+
+    A name in a message goes through here; a text of several lines of ours goes through `printable`.
+    """
     return printable(name).replace("\n", "\\n").replace("\t", "\\t")
 
 

@@ -50,11 +50,18 @@ def test_only_one_module_prints() -> None:
                 )
 
 
+def test_only_one_module_takes_the_text_of_rich() -> None:
+    """It drops BEL and others of its own accord; ours spells them."""
+    for path in sorted(CLI.rglob("*.py")):
+        assert path.name in ("common.py", "texts.py") or "rich.text" not in path.read_text(), path
+
+
 def test_echo_json_and_console_print_no_escape(capsys: pytest.CaptureFixture[str]) -> None:
     from rich.table import Table
-    from rich.text import Text
 
-    nasty = "a\x1b[31m\x9b\u202e\ud800\x7f"
+    from uops.cli.texts import Text
+
+    nasty = "a\x07\x08\x1b[31m\x9b\u202e\ud800\x7f"
     echo(nasty)
     print_json({nasty: [nasty]})
     table = Table()
@@ -62,9 +69,10 @@ def test_echo_json_and_console_print_no_escape(capsys: pytest.CaptureFixture[str
     table.add_row(Text(nasty))
     console().print(table)
     console().print(nasty, markup=False)
+    console().print(Text.assemble(nasty))
     found = capsys.readouterr().out
     letters = "".join(c for c in found if c not in "│┃ \n")
-    assert letters.count("a\\x1b[31m\\x9b\\u202e\\ud800\\x7f") == 4 and clean(found)
+    assert letters.count("a\\x07\\x08\\x1b[31m\\x9b\\u202e\\ud800\\x7f") == 5 and clean(found)
     assert json.loads(found[found.index("{") : found.index("}") + 1]) == {nasty: [nasty]}
 
 
@@ -128,3 +136,39 @@ def test_a_name_cannot_forge_a_line_of_the_verdict(uops: Uops, tmp_path: Path) -
 def test_an_unknown_name_of_a_campaign_has_suggestions(uops: Uops, option: str, word: str, meant: str) -> None:
     result = uops("fuzz", "-b", "interp", option, word)
     assert result.exit_code == 2 and f"did you mean {meant}" in result.output
+
+
+FORGED = "n\nfine.uops: no broken claim\x07"
+SPELLED = "n\\nfine.uops: no broken claim\\x07"
+
+
+@pytest.mark.parametrize("command", [("check",), ("fuzz", "-b", "interp"), ("bisect", "-b", "llvm")])
+def test_a_name_of_a_file_with_a_newline_cannot_make_a_verdict(uops: Uops, tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / FORGED).write_text("%0 = const 1 : i32\n")
+    result = uops(*command, FORGED)
+    assert result.exit_code == 0 and result.stdout.count("\n") == 1 and result.stdout.startswith(f"{SPELLED}: ")
+
+
+def test_a_name_in_a_usage_error_stays_on_one_line(uops: Uops, tmp_path: Path) -> None:
+    (tmp_path / "a.uops").write_text("%0 = const 1 : i32\n")
+    result = uops("check", "a.uops", FORGED)
+    assert result.exit_code == 2 and f"Error: Got unexpected extra argument ({SPELLED})" in result.stderr.splitlines()
+
+
+NAME = json.dumps(FORGED)
+#: Texts that put somebody's name into the message of a claim, by the claim.
+CLAIMS = {
+    "PARAM.C6": f"%0 = param (), slot=none, name={NAME}, dtype=index",
+    "PARAM.C6 of a shape": f"%0 = param (2), slot=none, name={NAME}, bounds=[0, 1], dtype=index",
+    "PARAM.C7": f"%0 = param (), slot=0, device={NAME}, axis=0, dtype=i32",
+    "SUB.C4": f"%0 = param (), slot=none, name={NAME}, bounds=[1, 4], dtype=index\n%1 = param (%0), slot=0, dtype=i32\n"
+    "%2 = param (3), slot=1, dtype=i32\n%3 = sub %1, %2",
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+def test_a_name_in_a_claim_cannot_make_a_verdict(uops: Uops, tmp_path: Path, claim: str) -> None:
+    (tmp_path / "bad.uops").write_text(CLAIMS[claim] + "\n")
+    result = uops("check", "bad.uops")
+    assert result.exit_code == 1 and result.stdout.count("\n") == 1
+    assert claim.partition(" ")[0] in result.stdout and SPELLED in result.stdout

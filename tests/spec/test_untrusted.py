@@ -31,6 +31,11 @@ def test_printable_escapes_what_acts_on_a_terminal_and_keeps_the_rest():
     assert printable(printable("\x1b")) == printable("\x1b")
 
 
+def test_a_quoted_name_is_one_printable_line():
+    assert quote_name("n\nok\t\x07\u2028μ") == "n\\nok\\t\\x07\\u2028μ"
+    assert quote_name(quote_name("\n")) == quote_name("\n")
+
+
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev", "pipe"])
 def test_only_regular_files_are_read(tmp_path, path):
     os.mkfifo(tmp_path / "pipe")

@@ -29,6 +29,7 @@ from uops.spec.ir.derive.shape import dim_node
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import Dim, UOp, substitute, toposort
 from uops.spec.ir.ops import Op
+from uops.spec.untrusted import quote_name
 
 _DROPPED = frozenset({Op.DETACH, Op.CONTIGUOUS_BACKWARD})
 #: Ops whose device is their own; that of every other value is one of its sources'.
@@ -98,7 +99,7 @@ def _resolve(u: UOp, src: tuple[UOp, ...], root: UOp) -> UOp:
 
 
 def _several_devices(u: UOp, root: UOp) -> CompileError:
-    devices = ", ".join(u.device)  # type: ignore[arg-type]
+    devices = ", ".join(map(quote_name, u.device))  # type: ignore[arg-type]
     return untranslatable(
         "Lowering Pipeline/Callify", u, f"on the devices {devices}, but the compiler takes graphs of one device", root
     )

@@ -85,4 +85,4 @@ class Order:
 
 
 def _name(u: UOp) -> str:
-    return quote_name(str(u.arg.name)) if u.op is Op.SPECIAL else f"axis {u.arg.axis_id}"
+    return quote_name(u.arg.name) if u.op is Op.SPECIAL else f"axis {u.arg.axis_id}"

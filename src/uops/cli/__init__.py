@@ -27,7 +27,7 @@ from uops.cli.commands.spec import spec
 from uops.cli.commands.view import view
 from uops.cli.common import echo, is_told, open_streams, to_reader, writing
 from uops.spec.errors import Crash, SpecError, UopsError
-from uops.spec.untrusted import printable
+from uops.spec.untrusted import printable, quote_name
 
 __all__ = ["main"]
 
@@ -57,11 +57,12 @@ def words(error: Exception) -> str:
 
 @contextmanager
 def _printable_errors() -> Iterator[None]:
-    """Take out of what a usage error says of somebody's names what could act on a terminal."""
+    """Take out of what an error says of somebody's names what could act on a terminal."""
     try:
         yield
     except click.ClickException as e:
-        vars(e)["message"] = printable(e.message)  # final to a type checker
+        spell = quote_name if isinstance(e, click.UsageError) else printable  # one says names, the other also what a backend said
+        vars(e)["message"] = spell(e.message)  # final to a type checker
         raise
 
 

@@ -82,6 +82,9 @@ def console(*, stderr: bool = False) -> Console:
             with writing("standard error" if stderr else "standard output"):
                 super().print(*objects, **settings)
 
+        def render_str(self, text: str, **settings: Any) -> Text:
+            return super().render_str(printable(text), **settings)  # before rich strips control characters
+
         def render(self, renderable: Any, *arguments: Any, **settings: Any) -> Iterator[Segment]:
             if isinstance(renderable, Text) and (safe := printable(renderable.plain)) != renderable.plain:
                 renderable = Text(safe, renderable.style, overflow=renderable.overflow, end=renderable.end)

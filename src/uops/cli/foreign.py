@@ -17,6 +17,7 @@ import click
 
 from uops.cli.common import echo, require_backend
 from uops.spec.errors import Crash, UopsError
+from uops.spec.untrusted import quote_name
 
 if TYPE_CHECKING:
     from uops.backends.contract import CompilerBackend
@@ -37,10 +38,10 @@ def target_of(name: str) -> CompilerBackend:
     from uops.backends.contract import CompilerBackend
 
     if registry.is_foreign(name) and _loaded is None:
-        raise Crash(f"{name} would be loaded into the process of the command line")
+        raise Crash(f"{quote_name(name)} would be loaded into the process of the command line")
     found = registry.get(name) if _loaded is None else _loaded
     if not isinstance(found, CompilerBackend):
-        raise UopsError(f"{name} evaluates graphs by itself: it is no target of the compiler")
+        raise UopsError(f"{quote_name(name)} evaluates graphs by itself: it is no target of the compiler")
     return found
 
 
@@ -126,4 +127,4 @@ def _hear(name: str, answer: Frame, interrupted: bool) -> int | None:
 
 
 def _broken_off(name: str, why: str) -> click.ClickException:
-    return click.ClickException(f"{name}: {why}")
+    return click.ClickException(f"{quote_name(name)}: {why}")

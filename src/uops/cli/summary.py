@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from uops.backends.conformance.report.page import percent
+from uops.cli.texts import Text
+from uops.spec.untrusted import describe_path
 
 if TYPE_CHECKING:
     from uops.backends.conformance.report.diff import Change, Difference
@@ -44,7 +45,7 @@ def show(out: Console, doc: Json, report: Path, change: Difference | None) -> No
     if change is not None:
         out.print(Text("against the baseline", "bold"))
         show_difference(out, change)
-    out.print(Text.assemble("report  ", (str(report / "index.html"), "bold")), soft_wrap=True)
+    out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
 def _scores(doc: Json) -> Table:
@@ -171,7 +172,7 @@ def show_tallies(out: Console, found: Json, report: Path) -> None:
     out.print(table)
     for example in _examples(found["functions"]):
         out.print(Text(example, "red"), soft_wrap=True)
-    out.print(Text.assemble("report  ", (str(report / "exhaustive.json"), "bold")), soft_wrap=True)
+    out.print(Text.assemble("report  ", (describe_path(report / "exhaustive.json"), "bold")), soft_wrap=True)
 
 
 def _examples(functions: Iterable[Json]) -> list[str]:

@@ -11,6 +11,7 @@ import click
 
 from uops.cli.common import backend_option, console, json_option, print_json, program_argument, values_as_written
 from uops.cli.foreign import apart, target_of
+from uops.spec.untrusted import describe_path
 
 if TYPE_CHECKING:
     from uops.fuzz.bisect.bisect import Execute, Finding
@@ -88,11 +89,11 @@ def machine_code(name: str) -> Iterator[Callable[[UOp], Execute]]:
 
 
 def _print(file: str, finding: Finding | None, written: list[Path]) -> None:
-    from rich.text import Text
+    from uops.cli.texts import Text
 
     out = console()
     if finding is None:
-        out.print(Text(f"{file}: all stages agree"))
+        out.print(Text(f"{describe_path(file)}: all stages agree"))
         return
     rows = {
         "stage": finding.stage, "pass": finding.pass_, "step": finding.step, "rule": finding.rule, "kernel": finding.kernel,
@@ -105,7 +106,7 @@ def _print(file: str, finding: Finding | None, written: list[Path]) -> None:
     if finding.fault.got is None:
         out.print(Text(f"{finding.fault.kind}: {finding.fault.message}"), soft_wrap=True)
     for path in written:
-        out.print(Text(str(path), "dim"), soft_wrap=True)
+        out.print(Text(describe_path(path), "dim"), soft_wrap=True)
 
 
 @click.command(short_help="Bisect the programs of the conformance suite.")

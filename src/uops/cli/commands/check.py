@@ -58,8 +58,7 @@ def _entry(b: Broken) -> dict[str, Any]:
 
 
 def _print(file: str, found: list[dict[str, Any]]) -> None:
-    from rich.text import Text
-
+    from uops.cli.texts import Text
     from uops.spec.untrusted import describe_path
 
     out = console()

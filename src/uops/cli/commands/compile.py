@@ -149,11 +149,11 @@ def steps(root: UOp, found: CompilerBackend, config: Config) -> Iterator[str]:
 def _certify(root: UOp, found: CompilerBackend, config: Config, out: str) -> None:
     """Write the certificate of the program; nothing where a kernel is not validated, which is an error."""
     from uops.compiler.validate.certificate import certify, dump
-    from uops.spec.untrusted import write_text
+    from uops.spec.untrusted import describe_path, write_text
 
     made = certify(root, found.target, config)
     write_text(out, dump(made))
-    echo(f"{out}: {len(made['claims'])} claims proved, {len(made['rules'])} rules used. It rests on:", err=True)
+    echo(f"{describe_path(out)}: {len(made['claims'])} claims proved, {len(made['rules'])} rules used. It rests on:", err=True)
     for line in made["trusted"]:
         echo(f"  - {line}", err=True)
 
@@ -172,7 +172,7 @@ def source(kernel: UOp) -> str:
 
 def _write_objects(programs: list[UOp], out: str | None) -> None:
     """One kernel into OUT, several into OUT with a number before the suffix."""
-    from uops.spec.untrusted import write_bytes
+    from uops.spec.untrusted import describe_path, write_bytes
 
     if out in (None, "-"):
         raise click.UsageError("object code is no text: name a file with --output")
@@ -180,4 +180,4 @@ def _write_objects(programs: list[UOp], out: str | None) -> None:
     for k, program in enumerate(programs):
         place = path if len(programs) == 1 else path.with_name(f"{path.stem}-{k}{path.suffix}")
         write_bytes(place, program.src[2].arg.data)
-        echo(str(place))
+        echo(describe_path(place))

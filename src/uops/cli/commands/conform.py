@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from uops.cli.common import backend_option, console, echo, json_option, print_json, to_reader, values_as_written
+from uops.spec.untrusted import describe_path, quote_name
 
 if TYPE_CHECKING:
     from uops.backends.conformance.exhaustive import Tally
@@ -80,7 +81,7 @@ def conform(
     if tier == "exhaustive" and baseline:
         raise click.UsageError("the exhaustive tier has no cells to compare with a baseline")
     if why := unwritable(Path(report)):
-        raise click.BadParameter(f"no report can be written to {report}: {why}", param_hint="--report")
+        raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
     if tier == "exhaustive" and opts != OPTS[0]:
         raise click.UsageError("the exhaustive tier has one schedule")
     if tier == "exhaustive" and journal:
@@ -95,16 +96,16 @@ def unwritable(report: Path) -> str | None:
     """Why nothing could be written to a directory that may not exist yet, or None; leaves nothing behind."""
     place = next(p for p in (report, *report.absolute().parents) if p.exists() or p.is_symlink())
     if not place.is_dir():
-        return f"{place} is no directory"
+        return f"{describe_path(place)} is no directory"
     try:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as e:
-        return f"{place}: {e.strerror or e}"
+        return f"{describe_path(place)}: {e.strerror or e}"
     taken = [
         f for f in (place / n for n in WRITTEN) if place == report and f.exists() and not (f.is_file() and os.access(f, os.W_OK))
     ]
-    return f"{taken[0]} is no file that can be written" if taken else None
+    return f"{describe_path(taken[0])} is no file that can be written" if taken else None
 
 
 def _judge(name: str, tier: str, level: Level, report: Path, baseline: str | None, as_json: bool, how: Json) -> int:
@@ -121,7 +122,7 @@ def _judge(name: str, tier: str, level: Level, report: Path, baseline: str | Non
     subject = introduction(name)
     opts = how["schedules"].kind
     if opts != OPTS[0] and not subject.compiles:
-        raise click.UsageError(f"--opts {opts} is for backends that are targets of this compiler; {name} is none")
+        raise click.UsageError(f"--opts {opts} is for backends that are targets of this compiler; {quote_name(name)} is none")
     started = datetime.now(UTC)
     with progress(f"{name}, {tier}") as advance:
         run = conform_(name, subject, tier=Tier(tier), progress=advance, **how)
@@ -175,7 +176,7 @@ def _diff(a: str, b: str, level: Level, as_json: bool) -> int:
             print_json(change.to_json())
         else:
             summary.show_difference(console(), change)
-    return compared(change, f"{a} and {b}")
+    return compared(change, f"{describe_path(a)} and {describe_path(b)}")
 
 
 def _exhaustive(name: str, rows: str, jobs: int, report: Path, as_json: bool) -> int:
@@ -219,7 +220,7 @@ def progress(title: str, every: float | None = None) -> Iterator[Progress]:
     from rich.markup import escape
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    out = console(stderr=True)
+    title, out = quote_name(title), console(stderr=True)
     if not out.is_terminal:
         lines = _Lines(title, EVERY, EVERY) if every is None else _Lines(title, every, FIRST)
         try:

@@ -12,6 +12,7 @@ import click
 
 from uops.cli.commands.conform import unwritable
 from uops.cli.common import a_time, backend_option, console, json_option, print_json, to_reader, values_as_written
+from uops.spec.untrusted import describe_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,7 +74,7 @@ def fuzz(
     if not backend_name:
         raise click.UsageError("say who is tested with --backend NAME")
     if why := unwritable(Path(report)):
-        raise click.BadParameter(f"no report can be written to {report}: {why}", param_hint="--report")
+        raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
     setup = _setup(backend_name, seed, kinds, oracles, against)
     cases = cases if cases or seconds else CASES
     ctx.exit(_campaign(setup, Path(report), as_json, cases=cases, seconds=seconds, jobs=jobs, cluster=cluster, timeout=timeout))
@@ -155,8 +156,8 @@ def _progress(campaign: Campaign) -> Iterator[Progress]:
 def _show(out: Console, s: Summary, report: Path) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
+    from uops.cli.texts import Text
     from uops.fuzz.campaign.campaign import FINDINGS
     from uops.fuzz.campaign.report import describe_counts, describe_unjudged, refused, unheard, was_judged
 
@@ -195,8 +196,8 @@ def _show(out: Console, s: Summary, report: Path) -> None:
             out.print(Text(f"{s.unfinished}: the campaign was over; the same command goes on from here", "bold yellow"))
         if any(f.file for f in s.found):
             again = ("  each again with ", "dim"), "uops fuzz FILE"
-            out.print(Text.assemble("files   ", (str(report / FINDINGS / "*.uops"), "bold"), *again), soft_wrap=True)
-    out.print(Text.assemble("report  ", (str(report / "index.html"), "bold")), soft_wrap=True)
+            out.print(Text.assemble("files   ", (describe_path(report / FINDINGS / "*.uops"), "bold"), *again), soft_wrap=True)
+    out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
 def _replay(file: Path, name: str | None, timeout: float, as_json: bool) -> int:
@@ -207,33 +208,33 @@ def _replay(file: Path, name: str | None, timeout: float, as_json: bool) -> int:
     from uops.fuzz.oracles.oracles import AGAINST, COMPILER, ORACLES
     from uops.fuzz.reduce.reproducer import of_plain, read
 
+    called = describe_path(file)
     sample, about = (of_plain(file, name) if name else None) or read(file)
     setup = Setup.of(about["setup"])
     needs = ORACLES[about["oracle"]].needs if about["oracle"] in ORACLES else frozenset()
     if AGAINST in needs and not setup.against:
-        raise click.UsageError(f"{file}: the oracle {about['oracle']} needs {AGAINST}, and the file names none")
+        raise click.UsageError(f"{called}: the oracle {about['oracle']} needs {AGAINST}, and the file names none")
     if name:
         setup = replace(setup, backend=name, options=None)
     setup = replace(setup, path=(*setup.path, os.getcwd()))
     with Examiner(setup, replace(LIMITS, timeout=timeout)) as examiner:
         if COMPILER in needs and not examiner.compiles():
-            raise click.UsageError(f"{file}: the oracle {about['oracle']} needs {COMPILER}, which {setup.backend} is not")
+            raise click.UsageError(f"{called}: the oracle {about['oracle']} needs {COMPILER}, which {setup.backend} is not")
         found = examiner.triage(sample, about["seed"], about["oracle"])
         version = examiner.version()
     if as_json:
         print_json({"file": str(file), "backend": setup.backend, "version": version, "found": found and found.to_json()})
     elif found is None:
-        console().print(f"{file}: {about['oracle']} has no objection to {version}", markup=False, soft_wrap=True)
+        console().print(f"{called}: {about['oracle']} has no objection to {version}", markup=False, soft_wrap=True)
     else:
         p = found.place
         place = "" if p is None else f", pass {p.pass_}" + (f", rule {p.rule}" if p.rule else "")
-        console().print(f"{file}: {found.oracle}{place}: {found.fault.kind}: {found.fault.message}", markup=False, soft_wrap=True)
+        console().print(f"{called}: {found.oracle}{place}: {found.fault.kind}: {found.fault.message}", markup=False, soft_wrap=True)
     return 0 if found is None else 1
 
 
 def _list(as_json: bool) -> None:
-    from rich.text import Text
-
+    from uops.cli.texts import Text
     from uops.fuzz.generate.kinds import KINDS
     from uops.fuzz.oracles.oracles import ORACLES
 

@@ -12,6 +12,7 @@ import click
 
 from uops.cli.commands.conform import unwritable
 from uops.cli.common import a_time, console, json_option, print_json, to_reader
+from uops.spec.untrusted import describe_path
 
 if TYPE_CHECKING:
     from uops.fuzz.mutants.run import Run
@@ -55,7 +56,7 @@ def mutants(
         _list(found, as_json)
         ctx.exit(0)
     if why := unwritable(Path(report)):
-        raise click.BadParameter(f"no report can be written to {report}: {why}", param_hint="--report")
+        raise click.BadParameter(f"no report can be written to {describe_path(report)}: {why}", param_hint="--report")
     run = Run(found, Path(report), seconds=seconds, jobs=jobs, seed=seed)
     with _progress(run) as advance:
         run.run(advance)
@@ -89,7 +90,8 @@ def _progress(run: Run) -> Iterator[Callable[[Run], None]]:
 def _show(doc: dict[str, Any], report: Path) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
+
+    from uops.cli.texts import Text
 
     out = console()
     if not doc["complete"]:
@@ -109,7 +111,7 @@ def _show(doc: dict[str, Any], report: Path) -> None:
         out.print(Text.assemble((m["id"], "bold"), (f"  not hunted: {m['why']}", "yellow")), soft_wrap=True)
     for a in doc["absent"]:
         out.print(Text(f"no {a['defence']}: {a['why']} ({a['hunts']} hunted without it)", "yellow"))
-    out.print(Text.assemble("report  ", (str(report / "index.html"), "bold")), soft_wrap=True)
+    out.print(Text.assemble("report  ", (describe_path(report / "index.html"), "bold")), soft_wrap=True)
 
 
 def _list(found: Any, as_json: bool) -> None:

@@ -132,7 +132,8 @@ def _json(report: Report, replayed: dict[str, str]) -> dict[str, Any]:
 def _print(report: Report, replayed: dict[str, str]) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
+
+    from uops.cli.texts import Text
 
     out = console()
     themes = _by_theme(report)

@@ -19,6 +19,7 @@ from uops.cli.common import (
     program_argument,
     require_backend,
 )  # fmt: skip
+from uops.spec.untrusted import quote_name
 
 if TYPE_CHECKING:
     from uops.spec.ir.node import UOp
@@ -63,7 +64,8 @@ def run(
     root = parse_file(file)
     written = Dialect(dialect.lower()) if dialect else _dialect_of(Path(file))
     if backend_name != INTERP and (written is not Dialect.TENSOR or schedule is not None):
-        raise click.UsageError(f"{backend_name} takes programs of the tensor dialect, without a schedule: leave out --backend")
+        called = quote_name(backend_name)
+        raise click.UsageError(f"{called} takes programs of the tensor dialect, without a schedule: leave out --backend")
     verify(root, written)
     held = {} if inputs or not Path(file).is_file() else inputs_of(Path(file))  # a pipe was read to its end
     if held and written is Dialect.BESTIARY:
@@ -114,13 +116,13 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], name: str, schedule: int | No
         outcome = worker.run(Case(root, inputs))
     if outcome.status == "ok" and outcome.result is not None:
         if wrong := fault(root, inputs, outcome.result):
-            raise click.ClickException(f"{name} gave a result of the wrong form: {wrong}")
+            raise click.ClickException(f"{quote_name(name)} gave a result of the wrong form: {wrong}")
         return outcome.result
     if outcome.status == "trap":
         raise Trap(outcome.message)
     if outcome.status == "unsupported":
         raise UopsError(outcome.message)
-    raise click.ClickException(f"{name}: {outcome.status}: {outcome.message}")
+    raise click.ClickException(f"{quote_name(name)}: {outcome.status}: {outcome.message}")
 
 
 # -------------------------------------------------------------------------------------------------------------- output
@@ -128,15 +130,16 @@ def evaluate(root: UOp, inputs: Mapping[str, Any], name: str, schedule: int | No
 
 def _show(arrays: Mapping[str, Any], bits: bool, style: str) -> None:
     import numpy as np
-    from rich.text import Text
+
+    from uops.cli.texts import Text
 
     out = console()
     for name, value in arrays.items():
         if isinstance(value, int):
-            out.print(Text.assemble((name, style), f" = {value}"))
+            out.print(Text.assemble((quote_name(name), style), f" = {value}"))
             continue
         a = np.asarray(value)
-        out.print(Text.assemble((name, style), f"  {a.dtype} {_shape(a)}"), soft_wrap=True)
+        out.print(Text.assemble((quote_name(name), style), f"  {a.dtype} {_shape(a)}"), soft_wrap=True)
         out.print(Text(_spelled(a, bits)), soft_wrap=True)
 
 

@@ -96,7 +96,8 @@ def show(rows: list[Json]) -> None:
     """The table on the terminal."""
     from rich import box
     from rich.table import Table
-    from rich.text import Text
+
+    from uops.cli.texts import Text
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for name in ("kernel", "timed", "hand-written, us", "best, us", "gain", "schedule"):

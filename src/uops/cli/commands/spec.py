@@ -107,8 +107,8 @@ def _json(found: Found) -> dict[str, Any]:
 def _list(out: Console) -> None:
     from rich import box
     from rich.table import Table
-    from rich.text import Text
 
+    from uops.cli.texts import Text
     from uops.spec.rows.rows import ROWS
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -139,8 +139,7 @@ def _details(out: Console, found: Found) -> None:
 
 
 def _row(out: Console, row: OpSpec) -> None:
-    from rich.text import Text
-
+    from uops.cli.texts import Text
     from uops.spec.verify.dialects import dialects_of
 
     rules = {column: getattr(row, column).__name__ for column in ("dtype", "shape", "device", "min_max", "axis")}
@@ -161,7 +160,8 @@ def _row(out: Console, row: OpSpec) -> None:
 def _pair(out: Console, name: str, text: str, style: str = "bold cyan") -> None:
     """A name and its text, the text in a column of its own."""
     from rich.table import Table
-    from rich.text import Text
+
+    from uops.cli.texts import Text
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(width=14, no_wrap=True)

@@ -48,13 +48,13 @@ def view(file: str, backend_name: str, out: str | None) -> None:
     from uops.cli.commands.conform import progress
     from uops.cli.viewer.page import page
     from uops.spec.ir.text import parse_file
-    from uops.spec.untrusted import printable, write_text
+    from uops.spec.untrusted import describe_path, quote_name, write_text
     from uops.spec.verify.dialects import Dialect
     from uops.spec.verify.verifier import verify
 
     found = target_of(backend_name)
     path = Path(out) if out else Path(Path(file).name).with_suffix(".html")
-    name = printable(Path(file).name)
+    name = quote_name(Path(file).name)
     with _pause_collection():
         with progress(f"{name}: reading", every=EVERY):
             root = parse_file(file)
@@ -62,7 +62,7 @@ def view(file: str, backend_name: str, out: str | None) -> None:
         with _limit_memory(name):
             shown = _look(root, found.target, name)
             write_text(path, page(shown, Path(file).name, found.target.name))
-    echo(str(path))
+    echo(describe_path(path))
 
 
 def _look(root: UOp, target: Target, name: str) -> View:
