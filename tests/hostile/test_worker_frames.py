@@ -28,7 +28,7 @@ from uops.backends.contract import Capabilities
 from uops.backends.registry import BrokenBackend, Introduction
 from uops.backends.worker import client, frames, serve
 from uops.backends.worker.client import STATUSES, Limits, Outcome, _WorkerProcess
-from uops.backends.worker.frames import MARK, BadFrame, pack
+from uops.backends.worker.frames import MARK, BadFrame, Frame, pack
 from uops.fuzz.campaign import process as fuzz_process
 from uops.fuzz.campaign.examine import Place, Setup
 from uops.fuzz.campaign.process import Batch, Examiner, Lost, _Serving
@@ -253,23 +253,34 @@ def told_wrong(found: Any) -> str | None:
 
 class Echo(Interp):
     def run(self, graph: Any, inputs: Any) -> Result:
-        return Result(tuple(inputs.values()))
+        return Result(tuple(inputs.values()), {})
 
 
 def from_us(data: bytes, monkeypatch: pytest.MonkeyPatch) -> str | None:
     """Requests, read by the process of a backend."""
-    known = Introduction("echo", "1", Capabilities(), False)
-    monkeypatch.setattr(serve, "load", lambda settings: serve.Loaded(Echo(), known))
-    told = io.BytesIO()
     try:
-        serve.serve(io.BytesIO(data), told)
+        told = replies(data, monkeypatch)
     except (BadFrame, MemoryError) as e:
         return line(str(e))
-    told.seek(0)
-    while (found := frames.read_frame(told)) is not None:
-        if "status" in found[0] and (wrong := outcome_wrong(client._outcome(*found), len(data) + len(told.getvalue()))):
-            return wrong
-    return None
+    size = len(data) + sum(len(body) for _, body in told)
+    outcomes = [client._outcome(*found) for found in told if "status" in found[0]]
+    return next((w for found in outcomes if (w := outcome_wrong(found, size))), None)
+
+
+def replies(data: bytes, monkeypatch: pytest.MonkeyPatch) -> list[Frame]:
+    """What the process of a backend writes, of which these bytes are the requests. Raises BadFrame or MemoryError."""
+    known = Introduction("echo", "1", Capabilities(), False)
+    loaded = serve.LoadedBackend(Echo(), known)
+    monkeypatch.setattr(serve, "load", lambda settings: loaded)
+    told = io.BytesIO()
+    serve.serve(io.BytesIO(data), told)
+    rest, found = told.getvalue(), []
+    while rest:
+        split = frames.split_frame(rest)
+        assert split is not None
+        found.append(split[0])
+        rest = rest[split[1] :]
+    return found
 
 
 def answer(status: str, **more: Any) -> dict[str, Any]:
@@ -323,6 +334,17 @@ def test_whole_frames_are_what_they_were(title: str, monkeypatch: pytest.MonkeyP
     whole, judge = directions()[title]
     monkeypatch.setattr(client.Process, "post_mortem", fail)
     assert judge(b"".join(pack(*f) for f in whole), monkeypatch) is None
+
+
+def test_whole_requests_are_answered_with_what_they_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else harmed ones would reach no reader of cases and of arrays."""
+    whole, _ = directions()["us"]
+    greeting, *answers = replies(b"".join(pack(*f) for f in whole), monkeypatch)
+    assert greeting[0]["name"] == "echo"
+    for found in (client._outcome(*a) for a in answers):
+        assert (found.status, found.message) == ("ok", "") and found.result is not None
+        assert [np.asarray(v).tolist() for v in found.result.values] == [[0, 1, 2, 3], 7]
+    assert len(answers) == 2
 
 
 @pytest.mark.parametrize("title", DIRECTIONS)
