@@ -66,3 +66,22 @@ def test_a_page_does_not_scroll_sideways_at_400_pixels(
     )
     found = re.search(r"<title>(\d+) in (\d+)</title>", dump(frame.as_uri()))
     assert found and int(found[1]) <= int(found[2]) <= WIDTH, found
+
+
+@pytest.mark.parametrize(
+    ("words", "dtypes"),
+    [("Elementwise/And", "bool i8 i16 i32 i64 u8 u16 u32 u64"), ("Movement/Flip", "bool i64 u8 bf16 f32")],
+)
+def test_a_column_that_a_filter_leaves_empty_is_not_shown(
+    words: str, dtypes: str, uops: Uops, dump: Callable[[str], str], tmp_path: Path
+) -> None:
+    """The rows of both hold exact values, so that none has a distance."""
+    uops("conform", "-b", "interp", "--rows", "*/[AF][nl][di]*")
+    page = tmp_path / "report/index.html"
+    script = f"""<script>
+        const input = document.getElementById("filter"); input.value = "{words}"; input.dispatchEvent(new Event("input"));
+        const heads = [...document.querySelectorAll("thead th")].filter((th) => !th.hidden);
+        document.title = heads.map((th) => th.textContent).join(" ");
+        </script></body>"""
+    page.write_text(page.read_text().replace("</body>", script))
+    assert f"<title>Row {dtypes}</title>" in dump(page.as_uri())

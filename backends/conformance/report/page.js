@@ -8,6 +8,8 @@
   const dtypes = heads.slice(1, -1).map((th) => th.title);
   const lines = [...document.querySelectorAll("tr[data-row]")];
   const squares = lines.map((tr) => [...tr.querySelectorAll("td:not(.ulp)")]);
+  const distances = lines.map((tr) => tr.querySelector("td.ulp"));
+  const columns = [...document.querySelectorAll("colgroup col")];
   const state = { level: root.dataset.level, status: "", family: "", text: "", at: null, open: null };
 
   // ------------------------------------------------------------------------------------------------------- verdicts
@@ -233,6 +235,7 @@
       shown += fits;
     });
     document.querySelectorAll("tbody[data-family]").forEach((body) => (body.hidden = ![...body.querySelectorAll("tr[data-row]")].some((tr) => !tr.hidden)));
+    hideEmptyColumns();
     $("nothing").hidden = shown > 0;
     $("shown").textContent = shown === lines.length ? `${count(shown)} rows` : `${count(shown)} of ${count(lines.length)} rows`;
     const at = state.at && !lines[state.at[0]].hidden;
@@ -240,6 +243,19 @@
       const c = squares[r].findIndex((td) => td.dataset.s);
       if (!lines[r].hidden && c >= 0) { rove(r, c, false); break; }
     }
+  }
+
+  /** Leave out the columns in which no row that is shown has anything: dtypes, and the distances at the end. */
+  function hideEmptyColumns() {
+    const rows = lines.map((tr, r) => r).filter((r) => !lines[r].hidden);
+    dtypes.forEach((_, c) => {
+      const empty = rows.length > 0 && rows.every((r) => !squares[r][c].dataset.s);
+      heads[c + 1].hidden = columns[c + 1].hidden = empty;
+      squares.forEach((row) => (row[c].hidden = empty));
+    });
+    const exact = rows.length > 0 && rows.every((r) => !distances[r].textContent.trim());
+    heads[heads.length - 1].hidden = columns[columns.length - 1].hidden = exact;
+    distances.forEach((td) => (td.hidden = exact));
   }
 
   function setLevel(level) {
