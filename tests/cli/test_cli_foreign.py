@@ -208,7 +208,8 @@ def test_a_foreign_target_does_what_ours_does(uops: Uops, module: Callable[[str]
     ours = uops(*COMMANDS[command], "-b", "llvm")
     page = (tmp_path / "program.html").read_text() if command == "view" else ""
     found = uops(*COMMANDS[command], "-b", name)
-    assert (found.exit_code, found.stderr) == (0, "")
+    told = [line for line in found.stderr.splitlines() if not (command == "view" and " after " in line)]  # how far it is
+    assert (found.exit_code, told) == (0, [])
     if command != "search":  # where times differ
         assert found.stdout == ours.stdout
     assert not page or (tmp_path / "program.html").read_text() == page
