@@ -110,8 +110,8 @@ class Core:
         """Compute this Tensor and `others` now, by one program, and hold their arrays from then on. Returns this Tensor.
 
         Raises SpecIndexError, an IndexError, where an index that is data or computed is out of range; nothing is held then. Where
-        it is an assignment's, these Tensors are from then on as if it had not been made. With `unchecked` nobody looks (R163);
-        `use` says what holds where it is None.
+        it is an assignment's outside of a @function, these Tensors are from then on as if it had not been made. With `unchecked`
+        nobody looks (R163); `use` says what holds where it is None.
         """
         tensors: tuple[Core, ...] = (self, *(self._require_tensor("what is realized", t) for t in others))
         for t in tensors:
