@@ -237,8 +237,8 @@ def stages(
 
 
 def record_lowering(graph: UOp, target: Target, config: Config | None = None) -> tuple[dict[str, UOp], dict[str, UOp], Log]:
-    """What `uops.compiler.validate.validate` takes, of a program: its graphs by pass, those of the steps of select, and the log.
-    Raises what `lower` raises."""
+    """Lower a program as far as its plan, and keep what `uops.compiler.validate.validate` takes: the graph after each pass, those
+    after the steps of select, and the log. Raises what `lower` raises."""
     steps: dict[str, UOp] = {}
     state = Lowering(target, config or configuration.default(), steps=steps)
     passed: dict[str, UOp] = {}

@@ -91,7 +91,7 @@ def bound_types(found: Binding) -> dict[str, DType]:
 
 
 def holds(condition: Pattern, found: Binding) -> bool:
-    """Whether a condition is proved for every value of the bound nodes."""
+    """Return True if a condition is proved for every value of the bound nodes."""
     if condition.op is Op.AND:
         return all(holds(c, found) for c in condition.src)
     node = instantiate(condition, found)
@@ -102,7 +102,7 @@ def holds(condition: Pattern, found: Binding) -> bool:
 
 
 def is_inside(u: UOp) -> bool:
-    """Whether `u` says that a loop is below its bound."""
+    """Return True if `u` says that a loop is below its bound."""
     return u.op is Op.CMPLT and u.src[0].op is Op.RANGE and u.src[0].src[0] is u.src[1]
 
 

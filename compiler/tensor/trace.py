@@ -120,21 +120,23 @@ def _map_stand_ins(values: dict[UOp, UOp]) -> dict[UOp, UOp]:
     return done
 
 
-def _rebuild_below(u: UOp, done: dict[UOp, UOp]) -> UOp:
-    """Do for one node what `_rebuild` does for those of a scope; faster for the few of an index."""
-    found = done.get(u)
-    if found is None:
-        free = operands(u)
-        own = u.src[: len(u.src) - len(free)]
-        src = (*own, *[_rebuild_below(s, done) for s in free])
-        found = done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
-    return found
+def _rebuild_below(u: UOp, done: dict[UOp, UOp]) -> None:
+    """Do for `u` and what is below it what `_rebuild` does for a scope; faster for the few nodes of an index."""
+    if u not in done:
+        for s in operands(u):
+            _rebuild_below(s, done)
+        done[u] = _rebuild_node(u, done)
 
 
 def _rebuild(order: list[UOp], done: dict[UOp, UOp]) -> None:
     """Enter the nodes of a scope, sources first, on what `done` has in place of their sources."""
     for u in order:
         if u not in done:
-            own = u.src[: len(u.src) - len(operands(u))]
-            src = (*own, *(done[s] for s in operands(u)))
-            done[u] = u if src == u.src else UOp(u.op, src, u.arg, u.tag)
+            done[u] = _rebuild_node(u, done)
+
+
+def _rebuild_node(u: UOp, done: dict[UOp, UOp]) -> UOp:
+    """`u` on what `done` has in place of its operands; a body, which is no operand, stays."""
+    free = operands(u)
+    src = (*u.src[: len(u.src) - len(free)], *[done[s] for s in free])
+    return u if src == u.src else UOp(u.op, src, u.arg, u.tag)

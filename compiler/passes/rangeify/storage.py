@@ -31,7 +31,7 @@ def access(memory: UOp, flat: UOp, gate: UOp | None) -> UOp:
 
 
 def _stands(memory: UOp, flat: UOp, gate: UOp) -> bool:
-    """Whether a position is inside of the memory, and does not change with what the gate depends on."""
+    """Return True if a position is inside of the memory, and does not change with what the gate depends on."""
     bounds, size = flat.min_max, memory.shape[0]
     if bounds is None or not isinstance(size, int) or not 0 <= bounds[0] <= bounds[1] < size:
         return False

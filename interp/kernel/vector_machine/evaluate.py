@@ -30,6 +30,7 @@ from uops.spec.ir import dtypes as dt
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
 
+_KNOWN = frozenset(ACTIONS)
 #: What an ill-formed kernel, or a fault of one, makes the evaluation raise.
 FAULTS = (
     GiveUp, UopsError, KeyError, IndexError, TypeError, ValueError, AttributeError, ZeroDivisionError, OverflowError, MemoryError
@@ -60,10 +61,10 @@ def evaluated(kernel: Kernel, operands: Operands, check: bool = True) -> Attempt
 
 @lru_cache(maxsize=256)
 def _planned(root: UOp, leaves: tuple[UOp, ...], level: Level) -> Program:
-    """What is known of a kernel before it runs, once per kernel."""
+    """A kernel made ready to run, once per kernel."""
     kernel = structure(root, frozenset(leaves).__contains__)
     block = launched(kernel).block
-    found = plan(kernel, block, frozenset(ACTIONS), level)
+    found = plan(kernel, block, _KNOWN, level)
     static = fold(found.layout, block, found.sequential, found.memories)
     steps: dict[Block, list[Step]] = {}
     for b in found.layout.blocks.values():
@@ -100,7 +101,7 @@ def _straight(found: Plan, static: Static, steps: Mapping[Block, Sequence[Step]]
 
 
 def _summed(product: UOp | None, inside: Mapping[UOp, tuple[list[int], int]], base: int) -> Action:
-    """What gives a Reduce over axes its value, in the axes around it."""
+    """The action that gives a Reduce over axes its value, in the axes around it."""
 
     def action(m: Machine, closer: UOp, live: Array | None) -> Value:
         around = m.extents

@@ -6,7 +6,7 @@ are affine they stay a formula (`Strided`) and an access is a view of the data, 
 
 A `Memory` never changes the Space that it stands for: the first write copies the data. Memory with a copy per iteration of some
 axes is one long array, and `lane` the position at which an iteration's part begins. Every access is in bounds and every element
-read was written, or GiveUp; `judge` does what the plan's checks ask (`vector_plan`) when the run is over.
+read was written, or GiveUp; `judge` does what the plan's checks ask (`plan`) when the run is over.
 """
 
 from __future__ import annotations

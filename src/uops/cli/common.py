@@ -79,7 +79,7 @@ def console(*, stderr: bool = False) -> Console:
             raise BrokenPipeError
 
         def print(self, *objects: Any, **settings: Any) -> None:
-            with writing("standard error" if stderr else "standard output"):
+            with writing(stderr):
                 super().print(*objects, **settings)
 
         def render_str(self, text: str, **settings: Any) -> Text:
@@ -97,7 +97,7 @@ def console(*, stderr: bool = False) -> Console:
 
 def echo(text: str, *, err: bool = False, nl: bool = True, over: bool = False) -> None:
     """Print a text, without what could act on a terminal; with `over`, over the line that is there."""
-    with writing("standard error" if err else "standard output"):
+    with writing(err):
         click.echo(("\r" if over else "") + printable(text), file=_instead and _stream(err), err=err, nl=nl)
 
 
@@ -117,14 +117,14 @@ def to_reader() -> Iterator[None]:
 
 
 @contextmanager
-def writing(stream: str = "standard output") -> Iterator[None]:
+def writing(stderr: bool = False) -> Iterator[None]:
     """Name the stream in an OSError of what is printed; the error of a reader who left is passed on as it is."""
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as e:
-        raise OSError(e.errno, e.strerror, stream) from None
+        raise OSError(e.errno, e.strerror, "standard error" if stderr else "standard output") from None
 
 
 def _flush_output() -> None:

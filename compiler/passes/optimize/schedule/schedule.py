@@ -112,6 +112,7 @@ def typed(s: Schedule, types: Mapping[UOp, AxisType]) -> Schedule:
 
 
 def pad_loop(s: Schedule, opt: Padto) -> Schedule:
+    """The schedule with a loop whose extent is the next multiple, and which touches no memory beyond its old bound (R92)."""
     r = s.ranges[opt.axis]
     bound = r.src[0]
     up = divided(UOp(Op.ADD, (bound, number(opt.multiple - 1))), opt.multiple) if bound.op is not Op.CONST else None
@@ -137,6 +138,7 @@ def round_up(r: UOp, multiple: int) -> int:
 
 
 def range_arg(r: UOp, *, axis_id: int | None = None, type: AxisType | None = None) -> RangeArg:
+    """The arg of a loop with another number or type."""
     return RangeArg(r.arg.axis_id if axis_id is None else axis_id, r.arg.type if type is None else type, r.arg.renumbered)
 
 
@@ -150,6 +152,7 @@ Replacement = Mapping[UOp, tuple[UOp, tuple[UOp, ...]]]
 
 
 def with_ranges(s: Schedule, new: Replacement) -> Schedule:
+    """The schedule with values and closers of ranges replaced, in its output loops, too."""
     outputs = tuple(n for r in s.outputs for n in (new[r][1] if r in new else (r,)))
     return replace(s, effect=replace_ranges(s.effect, new), outputs=outputs)
 

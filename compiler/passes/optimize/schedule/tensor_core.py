@@ -9,7 +9,7 @@ element e, an UPCAST loop:
 
     acc[e] = 0 for all e; for each step of k: acc = Wmma(fragment of A, fragment of B, acc); out[m(t, e), n(t, e)] = f(acc[e])
 
-A fragment is the Stack of what a lane holds by the lane maps of A and B; where the axes were pad_loop, what lies beyond k is 0.
+A fragment is the Stack of what a lane holds by the lane maps of A and B; where the axes were padded, what lies beyond k is 0.
 With mode 2 the axes are the same, and the Reduce stays: over the steps, and over K as an UNROLL loop.
 """
 
