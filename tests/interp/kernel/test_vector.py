@@ -25,7 +25,7 @@ from uops.interp.ops.elementwise import KERNELS
 from uops.interp.tensor.storage import Array
 from uops.spec.ir import build as b
 from uops.spec.ir import dtypes as dt
-from uops.spec.ir.args import AddrSpace, SpecialArg
+from uops.spec.ir.args import AddrSpace, ReduceArg, SpecialArg
 from uops.spec.ir.axes import AxisType
 from uops.spec.ir.node import UOp
 from uops.spec.ir.ops import Op
@@ -356,6 +356,21 @@ def test_there_is_no_outcome_beyond_the_largest_array(monkeypatch: pytest.Monkey
     kernel = kernel_of(b.sink(b.end(b.end(put, j), i), name="k"))
     spaces = {u: space("p", zeros(u.shape[0])) for u in kernel.leaves}
     assert evaluate.attempt(kernel, spaces) is None
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_sum_of_products_is_rounded_before_it_is_used(check: bool) -> None:
+    """Once, from float64 (R32): what a sum that is a matrix product is squared as has the dtype of its factors."""
+    n, rng = 12, np.random.default_rng(0)
+    i, j, k = b.range_(n, 0), b.range_(n, 1), b.range_(n, 2, AxisType.REDUCE)
+    left, right = (b.load(b.at(p(s, n * n), b.add(b.mul(x, n), y))) for s, x, y in ((1, i, k), (2, k, j)))
+    total = UOp(Op.REDUCE, (b.mul(left, right), k), ReduceArg(Op.ADD))
+    put = b.store(b.at(p(0, n * n), b.add(b.mul(i, n), j)), b.mul(total, total))
+    kernel = kernel_of(b.sink(b.end(b.end(put, j), i), name="k"))
+    a, c, out = (rng.standard_normal(n * n).astype(np.float32) for _ in range(3))
+    evaluate.evaluated(kernel, {u: space("p", (out, a, c)[u.arg.slot]) for u in kernel.leaves}, check).commit()
+    sums = (a.reshape(n, n).astype(np.float64) @ c.reshape(n, n).astype(np.float64)).astype(np.float32)
+    assert np.array_equal(out.reshape(n, n), sums * sums)
 
 
 def test_what_is_derived_is_asserted_of_every_element() -> None:

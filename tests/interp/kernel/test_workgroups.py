@@ -306,3 +306,12 @@ def test_an_unknown_wmma_is_opaque() -> None:
     effect = b.store(b.at(p(0, 1), b.stack(b.index(0))), UOp(Op.WMMA, values, arg))
     with pytest.raises(Trap, match=r"Opaque\(nobody\)"):
         run(kernel(effect), {"p0": zeros(1)})
+
+
+@pytest.mark.parametrize("lanes", [True, False])
+def test_the_bound_of_a_special_is_computed_as_its_ops_say(lanes: bool) -> None:
+    """258 as a uint8 is 2: two lanes run."""
+    n = b.variable("n", 256, 300, dtype=I32)
+    lane = UOp(Op.SPECIAL, (b.cast(b.cast(n, dt.uint8), dt.index),), SpecialArg("lidx0"))
+    found = run(kernel(b.store(b.at(p(0, 256), lane), b.const(7, I32))), {"p0": zeros(256), "n": 258}, lanes=lanes)
+    assert found.buffers["p0"].tolist() == [7, 7, *[0] * 254]
