@@ -18,6 +18,7 @@ from typing import Any
 from uops.spec.errors import SpecError, SpecValueError
 from uops.spec.ir.args import Arg, Device
 from uops.spec.ir.dtypes import DType
+from uops.spec.ir.operands import Operands
 from uops.spec.ir.ops import Op
 
 #: One entry of a shape: a Python int, or an index expression when symbolic (R48).
@@ -65,8 +66,8 @@ class _Fields:
     _spelt: Any
 
 
-class UOp(_Fields):
-    """One node of the graph."""
+class UOp(_Fields, Operands):
+    """One node of the graph. `Operands` names its sources."""
 
     __slots__ = ()
 

@@ -17,19 +17,13 @@ from uops.spec.ir.arg_types import arg_fault
 from uops.spec.ir.args import AddrSpace
 from uops.spec.ir.dtypes import DType
 from uops.spec.ir.node import MANY, UOp, orders, toposort, users
+from uops.spec.ir.operands import positions_of
 from uops.spec.ir.ops import ALU, Op
 
 BODIED = frozenset({Op.FUNCTION, Op.CALL})
 
 #: Ops that close ranges -> position of their first range: tinyspec's, then the bestiary's table (R109).
-RANGE_ENDING: dict[Op, int] = {
-    Op.END: 1,
-    Op.REDUCE: 1,
-    Op.BUFFERIZE: 1,
-    Op.B_REDUCE: 1,
-    Op.B_STORE: 2,
-    Op.WMMA: 3,
-}
+RANGE_ENDING: dict[Op, int] = positions_of("ranges", "...", "+") | {Op.WMMA: 3}
 RANGES = frozenset({Op.RANGE, Op.B_RANGE})
 
 #: Injective views: a reference if their first source is one (R51).
